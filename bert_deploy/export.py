@@ -45,9 +45,8 @@ from bert_deploy.verify_scores import files_in
 from bert_training.engine.launch import device_name, versions
 from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256
-from bert_training.inputs.flags.heads import ENCODER, HEADS
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import ENCODER, HEADS, SCRIPTS
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.tokenizers import load_tokenizer

@@ -17,7 +17,16 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_deploy.exported import TORCH, load_exported
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
-from bert_training.inputs.flags.heads import ANSWERS, CLASSES, ENCODER, HEADS, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE
+from bert_training.inputs.flags.scripts import (
+    ANSWERS,
+    CLASSES,
+    ENCODER,
+    HEADS,
+    MASKED,
+    NAMES,
+    NEXT_PIECE,
+    NEXT_SENTENCE,
+)
 from bert_training.inputs.json_files import fields_of, read_object
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
 from bert_training.inputs.tokenizers import load_tokenizer

@@ -16,7 +16,7 @@ import torch
 
 from bert_deploy.folder import OpenedModel
 from bert_training.engine.batches import Features
-from bert_training.inputs.flags.heads import CHOICE, NEXT_PIECE
+from bert_training.inputs.flags.scripts import CHOICE, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
 from bert_training.tasks.classification.verdicts import Verdict, class_names

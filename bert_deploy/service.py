@@ -26,7 +26,7 @@ from bert_deploy import readings
 from bert_deploy.batches import Queue
 from bert_deploy.folder import OpenedModel
 from bert_deploy.readings import Rows, Steps
-from bert_training.inputs.flags.heads import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE
+from bert_training.inputs.flags.scripts import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
 from bert_training.tasks.classification.verdicts import DIGITS, is_regression, not_read
 from tokenization.errors import UserError

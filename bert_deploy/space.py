@@ -13,7 +13,7 @@ from pathlib import Path
 from bert_deploy.folder import OpenedModel
 from bert_training.cards.publishing import CONFIGS, published_config
 from bert_training.files import atomic
-from bert_training.inputs.flags.heads import ANSWERS, CLASSES, MASKED, NAMES
+from bert_training.inputs.flags.scripts import ANSWERS, CLASSES, MASKED, NAMES
 from bert_training.inputs.json_files import read_json
 from bert_training.tasks.classification.trained_for import stored_facts
 from modeling_bert_repro import qa_pipeline

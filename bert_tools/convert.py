@@ -24,8 +24,8 @@ from bert_tools.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from bert_training.cards.markdown import code, plain
 from bert_training.files.atomic import check_free, make_folder, new_folder
 from bert_training.files.hashing import sha256
-from bert_training.inputs.flags.heads import HEADS
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import HEADS
 from bert_training.inputs.models import check_fit
 from bert_training.inputs.tokenizers import (
     TOKENIZER,

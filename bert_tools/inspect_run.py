@@ -24,24 +24,22 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
-from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.flags.phases import phase_at, phases_of, with_steps
+from bert_training.inputs.flags.phases import is_mixed, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.records import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus, Shard
-from bert_training.pretraining.coverage import coverage_of_corpus
-from bert_training.pretraining.data import training_instances, used_share
+from bert_training.pretraining.data import MixedInstances, phase_streams, training_instances, used_share
 from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
-from bert_training.pretraining.mixture import MixedInstances, phase_streams
 from bert_training.pretraining.plateau import diagnosis
 from bert_training.pretraining.segments import EpochPlan
+from bert_training.pretraining.tokenizer import coverage_of_corpus
 from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage
 from tokenization.errors import UserError

@@ -32,7 +32,7 @@ from bert_training.engine.precision import (
     settle,
 )
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.config_file import config_facts
+from bert_training.inputs.flags.parsing import config_facts
 from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments

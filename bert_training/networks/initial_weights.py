@@ -12,7 +12,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from bert_training.files.hashing import sha256
-from bert_training.inputs.flags.heads import opened_by
+from bert_training.inputs.flags.scripts import opened_by
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.inputs.models import WEIGHT_FILES, check_kept_layers, files_of_index
 from tokenization.errors import UserError

@@ -21,7 +21,7 @@ from bert_training.inputs.models import (
 from bert_training.inputs.texts import check_apart
 from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.pretraining.corpus import Corpus, is_finished
-from bert_training.pretraining.derived_weights import new_pieces_of, sized_config
+from bert_training.pretraining.network import new_pieces_of, sized_config
 from bert_training.pretraining.teacher import check_teacher
 from bert_training.pretraining.tokenizer import check_extension
 from bert_training.record import Record

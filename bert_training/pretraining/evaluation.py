@@ -15,15 +15,14 @@ from bert_training.engine.loop import Step
 from bert_training.engine.run import Run, gather_object
 from bert_training.engine.state import Totals
 from bert_training.engine.throughput import Throughput
-from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import unigram_entropy
-from bert_training.pretraining.coverage import check_predictable
-from bert_training.pretraining.data import PretrainingData, instances_by_length
+from bert_training.pretraining.data import PretrainingData, instances_by_length, note_new_epochs
 from bert_training.pretraining.instances import PretrainingInstances
-from bert_training.pretraining.mixture import note_new_epochs
 from bert_training.pretraining.plateau import log_diagnosis
+from bert_training.pretraining.tokenizer import check_predictable
 from bert_training.pretraining.word_loss import WordSums, hidden_words
 from tokenization.errors import UserError
 

@@ -11,10 +11,22 @@ the batches before it, on the number of processes, or on whether the run was int
     token_type_ids      0   0   0      0  0   0     0     0  1      1 1      1      1    1     1     0
     labels              .   .   .   went  .   .     .     .  .      . .      .     of    .     .     .
     next_sentence_label 0 (IsNext)
+
+Which shards of a corpus are planned and shuffled together.
+
+The plan of an epoch holds 25 bytes for every instance, and its order 8 more. The shards of a corpus of up to
+``TOGETHER`` tokens are one group: an epoch has every instance once, in an order in which all shards are mixed. A larger
+corpus is dealt to several groups like cards; the epoch goes through them in a random order, and the instances of each
+are shuffled. The B of a NotNext pair always comes from another document of the same shard.
+
+A position of the stream must be found without planning every group before it. Therefore, if there are several, an epoch
+takes of each as many instances as samples of its documents promise (``promised_size``), not as many as the plan has,
+which differs by a per cent or so: a group that has more leaves some out in this epoch, and one that has fewer shows
+some twice, with other masks. Every epoch chooses others.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,12 +37,59 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED
 from bert_training.inputs.flags.objectives import DEFAULT, PairTask, objective_of
 from bert_training.pretraining.corpus import Corpus, Offsets, Shard
-from bert_training.pretraining.groups import groups_of, promised_size, with_pairs
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.segments import PLANNERS, EpochPlan, Planner
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
+
+# --- groups of shards ------------------------------------------------------------------------------------------------
+
+
+TOGETHER = 1 << 33  # tokens; their plan has 2.4 GB at length 128
+_SAMPLES, _SAMPLE_TOKENS = 4, 1 << 17  # of a shard
+
+
+def with_pairs(shards: Sequence[Shard]) -> list[Shard]:
+    """The shards that have pairs of sentences and two documents; all of them if none has, which no plan accepts."""
+    return [shard for shard in shards if _has_pairs(shard, 0, shard.num_documents)] or list(shards)
+
+
+def groups_of(shards: Sequence[Shard]) -> list[list[Shard]]:
+    """The groups of shards, in which every shard is once."""
+    count = -(-sum(shard.num_tokens for shard in shards) // TOGETHER)
+    return [list(shards[number::count]) for number in range(min(count, len(shards)))]
+
+
+def promised_size(shard: Offsets, size_of: Callable[[Offsets], int]) -> int:
+    """The number of instances that an epoch takes of a shard: a function of its text and the settings alone.
+
+    Args:
+        shard: the shard.
+        size_of: the number of instances in the plan of some documents.
+    """
+    tokens = shard.num_tokens
+    planned = instances = 0
+    for number in range(_SAMPLES):
+        start = tokens * number // _SAMPLES
+        first = shard.first_document(start)
+        end = max(shard.first_document(start + _SAMPLE_TOKENS), first + 2)
+        while end < shard.num_documents and not _has_pairs(shard, first, end):
+            end += 1
+        if end <= shard.num_documents and _has_pairs(shard, first, end):
+            sample = Offsets(shard.path, shard.sentences, shard.documents[first : end + 1])
+            planned += sample.num_tokens
+            instances += size_of(sample)
+    return max(1, round(instances * tokens / planned)) if planned else size_of(shard)
+
+
+def _has_pairs(shard: Offsets, first: int, end: int) -> bool:
+    # No document is empty, so one has two sentences if there are more sentences than documents.
+    return end - first >= 2 and int(shard.documents[end] - shard.documents[first]) > end - first
+
+
+# --- instances -------------------------------------------------------------------------------------------------------
+
 
 # Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
 # of any position. Order and masks are new in every epoch.

@@ -11,9 +11,8 @@ from typing import Any
 
 from bert_training.cards.curves import MARGIN, counted_start, curve_of, training_losses
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.objectives import objective_of
-from bert_training.inputs.flags.phases import Phase, phase_at, phases_of, with_steps
+from bert_training.inputs.flags.phases import Phase, mean_shares, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.records import read_events
 from bert_training.pretraining.corpus import Corpus, unigram_entropy

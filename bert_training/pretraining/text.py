@@ -16,8 +16,8 @@ from bert_training.engine.run import Run
 from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import UnchangedFiles
 from bert_training.inputs.compressed_files import PACKED, without_query
-from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.phases import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import Documents, Entry, is_pattern, read_lines, without_empty
 from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, left_out_text

@@ -1,27 +1,41 @@
-"""The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt."""
+"""The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt.
+
+Also what it loses of the text, whether anything is left to predict, and what ``--whole_word_mask`` takes for a word in
+scripts without spaces: BERT's tokenizer makes each ideograph a word, so that whole words of Chinese are single
+characters. In Thai, Lao, Khmer, Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between
+two spaces is one word, which is mostly too long to be masked. Both would happen in silence.
+"""
 
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
 from bert_training.files.harmless_output import say
 from bert_training.files.hashing import sha256
-from bert_training.inputs.flags.mixtures import is_mixed, mean_shares
+from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
+from bert_training.inputs.texts import read_lines
 from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.pretraining.coverage import check_beginning
+from bert_training.pretraining.corpora import Corpora
+from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.held_out import Side
+from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.masking import FOR_CHINESE
 from bert_training.pretraining.text import Text
-from bert_training.pretraining.word_borders import check_borders_of_words
 from tokenization.bert_tokenizer import save_tokenizer_files
+from tokenization.coverage import SAMPLE, Coverage, coverage
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
     check_extendable,
@@ -31,7 +45,230 @@ from tokenization.extend_vocabulary import (
     remarks_in_lines,
 )
 from tokenization.fingerprint import tokenizer_sha256
+from tokenization.library_tables import CJK_RANGES
 from tokenization.train_wordpiece import train_wordpiece
+
+# --- what the tokenizer loses ----------------------------------------------------------------------------------------
+
+
+_BATCH = 256
+# (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
+GIVEN = (
+    "take weights or a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
+    "take a tokenizer that keeps them (strip_accents false in its tokenizer_config.json), or learn a vocabulary "
+    "(no --tokenizer_name)",
+)
+WEIGHTS_GIVEN = (
+    "begin with a model of this language",
+    "begin with a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)",
+)
+LEARNT = (
+    "give a larger --vocab_size, or learn one with bert-repro vocabulary and a larger --limit_alphabet",
+    "learn one with bert-repro vocabulary --strip_accents false",
+)
+
+
+def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:
+    """What the user of these flags can do about [UNK], and about stripped accents.
+
+    Args:
+        pieces: of held-out text, the size of the vocabulary. One that was learnt has no characters that the training
+            text lacks, and one that did not fill its rows has all that it was allowed to have.
+    """
+    if args.model_name_or_path:
+        return WEIGHTS_GIVEN
+    if args.tokenizer_name:
+        return GIVEN
+    if pieces is None or not args.validation_file:
+        return LEARNT
+    add = "add text like it to --train_file"
+    return add if pieces < args.vocab_size else f"{add}, or {LEARNT[0]}", LEARNT[1]
+
+
+def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check the first million characters of each text before the corpora are built, which may take hours.
+
+    Raises:
+        ValueError: practically all of them become [UNK].
+    """
+    lines = text.lines()
+    parts = [(text.name, lines)]  # both may have one name
+    if text.args.validation_file:
+        parts.append((text.held_out_name, read_lines(text.held_out_files, text.args.text_column)))
+    for name, part in parts:
+        pieces = len(tokenizer) if part is not lines else None
+        coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])
+
+
+def _beginning(lines: Iterable[str | None]) -> Iterator[str]:
+    characters = 0
+    for line in lines:
+        if line is not None:
+            yield line
+            characters += len(line)
+            if characters >= SAMPLE:
+                return
+
+
+def record_coverage(
+    run: Run[PretrainingArguments],
+    tokenizer: PreTrainedTokenizerBase,
+    corpora: Corpora,
+    evaluated: dict[int, PretrainingInstances],
+) -> None:
+    """Record and print the shares of [UNK] and of stripped accents in all corpora, and warn if they are large.
+
+    The case and the accents of the tokenizer are recorded and printed as well.
+
+    Args:
+        evaluated: the held-out instances by their length.
+
+    Raises:
+        ValueError: there is nothing to predict in the held-out instances.
+    """
+    run.only_main(lambda: check_predictable(run.args, evaluated, len(tokenizer)))
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
+        strips = normalizer.strip_accents
+        strips = lower_case if strips is None else strips
+        run.add_facts(tokenizer={"do_lower_case": lower_case, "strip_accents": strips})
+        case = "lower-cased" if lower_case else "cased"
+        run.say(f"the tokenizer is {case} and {'strips' if strips else 'keeps'} accents")
+    mixed = len(corpora.train) > 1
+    train = {f"train_{number}" if mixed else "train": one for number, one in enumerate(corpora.train, 1)}
+    titles = {name: f"train text {Path(file).name}" for name, file in zip(train, run.args.train_file)} if mixed else {}
+    found = {name: coverage_of_corpus(one, tokenizer) for name, one in (train | {"held_out": corpora.held_out}).items()}
+    run.add_facts(coverage={name: counts.facts() for name, counts in found.items()})
+    for name, counts in found.items():
+        text = titles.get(name, f"{name.replace('_', '-')} text")
+        run.say(f"{text}: {counts.summary()}")
+        for warning in counts.warnings(text, *remedies(run.args, len(tokenizer) if name == "held_out" else None)):
+            run.say(warning)
+
+
+def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
+    """The counts of a corpus: all of its tokens, and characters and words of the samples of its shards."""
+    samples = [Coverage.from_facts(facts["coverage"]) for facts in corpus.facts]
+    first = max(samples, key=lambda sample: sample.unknown_characters)  # whose examples are shown
+    sums = {
+        name: sum(getattr(sample, name) for sample in samples)
+        for name, value in asdict(first).items()
+        if isinstance(value, int)
+    }
+    unknown = tokenizer.unk_token_id
+    sums |= {"tokens": corpus.num_tokens, "unknown_tokens": 0 if unknown is None else int(corpus.unigrams[unknown])}
+    return replace(first, **sums)
+
+
+def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:
+    """Check that the held-out instances that are evaluated have something to predict.
+
+    Args:
+        held_out: the instances by their length.
+        pieces: the size of the vocabulary.
+
+    Raises:
+        ValueError: they hold only [UNK] and other special tokens, which are never predicted.
+    """
+    for length, instances in held_out.items():
+        count = min(args.max_eval_instances, instances.epoch_size(0))
+        batches = (instances.batch(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH))
+        if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
+            raise UserError(
+                f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
+                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
+            )
+
+
+# --- tokenizer -------------------------------------------------------------------------------------------------------
+
+
+# --- borders of words ------------------------------------------------------------------------------------------------
+
+
+_SAMPLE = 1 << 20  # characters
+_LONGEST_WORD = 20  # characters; words of these scripts are much shorter
+_IDEOGRAPH = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES)
+# Thai and Lao, Burmese, Khmer, hiragana and katakana
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u309f\u30a1-\u30ff"
+NOTED, REFUSED = 0.01, 0.5
+FOR_OTHERS = "Put spaces between the words of the text with a segmenter"
+
+
+def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
+    """Refuse --whole_word_mask where it would mask no words in most of the text; a resumed run is only warned.
+
+    Raises:
+        ValueError: it would mask none.
+    """
+    args = run.args
+    if not args.whole_word_mask:
+        return
+    apart = not args.tokenizer_name or ideographs_apart(load_tokenizer(args.tokenizer_name))
+    single, long = shares((line for line in text.lines() if line is not None), apart)
+    beginning = f"of the first characters of {text.name}"
+    problems = [
+        (single, f"{beginning} are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE),
+        (long, f"{beginning} stand in words of more than {_LONGEST_WORD} characters without a space", FOR_OTHERS),
+    ]
+    by_recipe = "whole_word_mask" in args.choices_of_recipe()
+    without = f"--recipe {args.recipe} sets it, so give --whole_word_mask false" if by_recipe else "leave the flag out"
+    for share, what, remedy in problems:
+        if share >= REFUSED and not args.resume_from_checkpoint:
+            raise UserError(
+                f"--whole_word_mask: {share:.1%} {what}, so that no words would be masked; {without}. {remedy}"
+            )
+    if long >= NOTED:
+        run.say(f"warning: --whole_word_mask: {long:.1%} {problems[1][1]}; there it masks no words. {FOR_OTHERS}")
+
+
+def note_single_characters(
+    run: Run[PretrainingArguments], corpora: Sequence[Corpus], tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Print a warning if --whole_word_mask masks single ideographs, with their exact share of the tokens."""
+    if run.args.whole_word_mask and ideographs_apart(tokenizer):
+        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        single = np.array([re.fullmatch(f"[{_IDEOGRAPH}]", piece) is not None for piece in pieces])
+        ideographs = sum(int(corpus.unigrams[single].sum()) for corpus in corpora)
+        share = ideographs / sum(corpus.num_tokens for corpus in corpora)
+        if share >= NOTED:
+            run.say(
+                f"warning: --whole_word_mask: {share:.1%} of the tokens are ideographs, each of which this tokenizer "
+                f"makes a word of its own; they are masked one by one. {FOR_CHINESE}"
+            )
+
+
+def ideographs_apart(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer makes each ideograph a word."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    normalizer = backend and json.loads(backend.to_str())["normalizer"]
+    return bool(normalizer and normalizer.get("handle_chinese_chars", False))
+
+
+def shares(lines: Iterable[str], apart: bool) -> tuple[float, float]:
+    """(share of ideographs that are words, share of characters in words that are too long), of the first characters.
+
+    Args:
+        lines: the text.
+        apart: whether the tokenizer makes each ideograph a word.
+    """
+    ideographs = re.compile(f"[{_IDEOGRAPH}]")
+    unspaced = re.compile(f"[{_UNSPACED}{'' if apart else _IDEOGRAPH}]{{{_LONGEST_WORD + 1},}}")
+    characters = single = long = 0
+    for line in lines:
+        for word in line.split():
+            characters += len(word)
+            if word.isascii():
+                continue
+            single += len(ideographs.findall(word)) if apart else 0
+            long += sum(map(len, unspaced.findall(word)))
+        if characters >= _SAMPLE:
+            break
+    return single / max(1, characters), long / max(1, characters)
+
+
+# --- tokenizer -------------------------------------------------------------------------------------------------------
+
 
 RECORD = "new_pieces.json"
 

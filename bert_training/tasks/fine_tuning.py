@@ -29,9 +29,8 @@ from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, TrainingState
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
-from bert_training.inputs.flags.heads import opened_by
 from bert_training.inputs.flags.recipes import scaled_rate
-from bert_training.inputs.flags.scripts import SCRIPTS
+from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.inputs.models import config_labels
 from bert_training.networks.control import as_implementation
 from bert_training.networks.embedding_modules import carry_modules

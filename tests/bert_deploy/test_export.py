@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from bert_deploy import export, export_scores, onnx_files, onnx_int8, verify
 from bert_training.engine.errors import report_errors
-from bert_training.inputs.flags.heads import HEADS
+from bert_training.inputs.flags.scripts import HEADS
 from bert_training.tasks.classification.scores import value_of
 from tests.helpers import short_runs
 from tests.helpers.clean_process import run_in_a_fork

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bert_deploy.folder import open_folder
-from bert_training.inputs.flags.heads import HEADS
+from bert_training.inputs.flags.scripts import HEADS
 from tests.helpers.model_folders import edit_json, save_model
 
 ABILITIES = {

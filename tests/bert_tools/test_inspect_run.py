@@ -15,8 +15,8 @@ from bert_tools.inspect_run import audit, instance_text, loss_text, main, read_p
 from bert_training.__main__ import main as command
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.data import MixedInstances
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.mixture import MixedInstances
 from bert_training.pretraining.segments import LabelBalance
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 from tests.helpers.repository import ROOT

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import cached_assets_path
 
-from bert_training.builtin_data import reading_cache, source_files
-from bert_training.builtin_data.reading_cache import cached_docstrings
+from bert_training.builtin_data import documentation as reading_cache
+from bert_training.builtin_data import source_files
+from bert_training.builtin_data.documentation import cached_docstrings
 
 PROSE = 2 * "This paragraph is only here so that the documentation has the two hundred characters that are needed. "
 

@@ -18,10 +18,10 @@ from bert_training.pretraining.counted_weights import (
     counted_directions,
     log_shares,
     most_frequent,
+    number_of_frequencies,
     set_counted_weights,
 )
-from bert_training.pretraining.derived_weights import mixed_counts
-from bert_training.pretraining.initial_attention import number_of_frequencies
+from bert_training.pretraining.network import mixed_counts
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 

@@ -1,4 +1,4 @@
-"""bert_training/pretraining/coverage.py: what the tokenizer loses of the text, and whether anything is left to
+"""bert_training/pretraining/tokenizer.py: what the tokenizer loses of the text, and whether anything is left to
 predict.
 """
 
@@ -9,14 +9,14 @@ import pytest
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.corpora import Corpora
-from bert_training.pretraining.coverage import (
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.tokenizer import (
     check_beginning,
     check_predictable,
     coverage_of_corpus,
     record_coverage,
     remedies,
 )
-from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
 from tokenization.coverage import coverage
 

@@ -1,15 +1,21 @@
-"""bert_training/pretraining/groups.py: corpora of several shards and of several groups, and offsets beyond 32 bits."""
+"""bert_training/pretraining/instances.py: several shards, several groups of them, and offsets beyond 32 bits."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from bert_training.pretraining import groups, masking, segments
+from bert_training.pretraining import instances as groups
 from bert_training.pretraining import instances as instances_module
+from bert_training.pretraining import masking, segments
 from bert_training.pretraining.corpus import Offsets, Shard
-from bert_training.pretraining.groups import groups_of, promised_size, with_pairs
-from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
+from bert_training.pretraining.instances import (
+    InstanceSettings,
+    PretrainingInstances,
+    groups_of,
+    promised_size,
+    with_pairs,
+)
 from bert_training.pretraining.segments import PLANNERS
 from tests.helpers.made_up_corpora import made_up, offsets
 from tests.helpers.numbered_corpus import instances_of, make_corpus, numbered_tokenizer, originals, random_lengths

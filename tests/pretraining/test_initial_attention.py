@@ -1,4 +1,4 @@
-"""bert_training/pretraining/initial_attention.py: where new heads look, and what a new network predicts."""
+"""bert_training/pretraining/counted_weights.py: where new heads look, and what a new network predicts."""
 
 import random
 
@@ -8,8 +8,7 @@ from torch.nn.functional import cosine_similarity
 from transformers import BertForMaskedLM as StockForMaskedLM
 
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.counted_weights import set_counted_weights
-from bert_training.pretraining.initial_attention import number_of_frequencies, places_of_heads
+from bert_training.pretraining.counted_weights import number_of_frequencies, places_of_heads, set_counted_weights
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_corpora import make_tokenizer
 

@@ -1,4 +1,4 @@
-"""bert_training/pretraining/mixture.py: exact shares, and instances that are a function of their position."""
+"""bert_training/pretraining/data.py: exact shares, and instances that are a function of their position."""
 
 from types import SimpleNamespace
 
@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bert_training.inputs.flags.mixtures import whole_shares
-from bert_training.inputs.flags.phases import Phase
+from bert_training.inputs.flags.phases import Phase, whole_shares
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
-from bert_training.pretraining.mixture import (
+from bert_training.pretraining.data import (
     MixedInstances,
     Shares,
     epoch_size,
@@ -18,6 +16,7 @@ from bert_training.pretraining.mixture import (
     phase_streams,
     record_mixture,
 )
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 

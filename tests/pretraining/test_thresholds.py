@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_training.pretraining import data, word_borders
+from bert_training.pretraining import data
+from bert_training.pretraining import tokenizer as word_borders
 from bert_training.pretraining.data import record_used_tokens
-from bert_training.pretraining.word_borders import check_borders_of_words
+from bert_training.pretraining.tokenizer import check_borders_of_words
 from tokenization.errors import UserError
 
 
@@ -16,7 +17,7 @@ def test_an_epoch_that_uses_less_than_four_fifths_of_the_text(monkeypatch, share
     monkeypatch.setattr(data, "used_share", lambda *sources: share)
     monkeypatch.setattr(data, "low_share", lambda *given: "warning")
     run = SimpleNamespace(is_main=True, say=said.append, add_facts=lambda **facts: None)
-    record_used_tokens(run, {32: ["instances"]})
+    record_used_tokens(run, {32: [SimpleNamespace(without_pairs=[])]})
     assert ("warning" in said) == warned
 
 

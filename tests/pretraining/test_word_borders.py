@@ -1,10 +1,10 @@
-"""bert_training/pretraining/word_borders.py: whole words in scripts that have no spaces between words."""
+"""bert_training/pretraining/tokenizer.py: whole words in scripts that have no spaces between words."""
 
 import numpy as np
 from transformers import AutoTokenizer
 
 from bert_training.pretraining.masking import MaskSettings, mask_batch, masking_rule
-from bert_training.pretraining.word_borders import ideographs_apart, shares
+from bert_training.pretraining.tokenizer import ideographs_apart, shares
 from tokenization import build_tokenizer
 from tokenization.train_wordpiece import train_wordpiece
 

@@ -11,9 +11,8 @@ from transformers import BertForMaskedLM as Theirs
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import word_loss
-from bert_training.pretraining.held_out_words import WINDOW, cut_pieces, word_windows
 from bert_training.pretraining.text import Text
-from bert_training.pretraining.word_loss import HiddenWords, hidden_words
+from bert_training.pretraining.word_loss import WINDOW, HiddenWords, cut_pieces, hidden_words, word_windows
 from modeling_bert_repro import BertForMaskedLM
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer

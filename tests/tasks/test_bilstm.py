@@ -14,7 +14,7 @@ import modeling_bert_repro
 import run_glue
 import run_squad
 from bert_training.engine.batches import IGNORED, Features
-from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
+from bert_training.tasks.classification.evaluation import with_labels_at_the_end, with_logits_at_the_end
 from modeling_bert_repro.lstm_heads import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 

@@ -17,8 +17,8 @@ from bert_training.engine.loop import labelled_items, training_steps
 from bert_training.engine.predict import predict
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.networks.control import control_of, with_exact_losses
+from bert_training.tasks.classification.evaluation import with_labels_at_the_end
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted_features
-from bert_training.tasks.classification.last_token import with_labels_at_the_end
 from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,

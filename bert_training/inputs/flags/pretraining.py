@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bert_training.inputs.flags.mixtures import mixture_problems
 from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, flag
 from bert_training.inputs.flags.objectives import DEFAULT, OBJECTIVES
-from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.phases import mixture_problems, phases_of
 from bert_training.inputs.flags.recipes import GENERAL_SHARE, recipe_defaults, width_of
 from bert_training.inputs.flags.shared import WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError

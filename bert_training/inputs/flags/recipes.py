@@ -45,9 +45,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.flags.mixtures import is_mixed
 from bert_training.inputs.flags.objectives import objective_of
-from bert_training.inputs.flags.phases import Phase, with_steps
+from bert_training.inputs.flags.phases import Phase, is_mixed, with_steps
 
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
 ADAPT: dict[str, Any] = {"objective": "mlm", "whole_word_mask": True, "warmup_steps": 0.06}

@@ -1,4 +1,15 @@
-"""One run of a classification: its data and inputs, what is evaluated at a step, and what is predicted at the end."""
+"""One run of a classification: its data and inputs, what is evaluated at a step, and what is predicted at the end.
+
+A network that attends left to right reads the label from the last token (``--label_token``). BERT reads the label from
+[CLS], which comes first; in a left-to-right network it would see no other token. The last token, the final [SEP], sees
+the whole text; OpenAI's GPT reads its labels there as well. The network is then one for token classification in which
+only this token has a label:
+
+    tokens   [CLS] the king walked [SEP] he went home [SEP]
+    labels    -100 -100 -100  -100  -100 -100 -100 -100   1
+
+The saved folder is that of a token classifier, which every tool opens as such.
+"""
 
 from typing import Any
 
@@ -6,13 +17,12 @@ import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_training.engine.batches import Features
+from bert_training.engine.batches import IGNORED, Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.inputs.models import config_labels
 from bert_training.tasks.classification import calibration, labelled_texts, scores, submission
-from bert_training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.multi_label_scores import (
     Thresholds,
@@ -28,6 +38,37 @@ from bert_training.tasks.cut_texts import report_cut
 from bert_training.tasks.fine_tuning import Tuned
 from bert_training.tasks.loss_weights import loss_arguments
 from bert_training.tasks.task_data import check_vocabulary, metric_of, write_rows
+
+# --- the last token --------------------------------------------------------------------------------------------------
+
+
+def with_labels_at_the_end(rows: Features) -> Features:
+    """The same rows with a label for every token: that of the row at its last token, and -100 at all others.
+
+    The weights of rows move with their labels.
+    """
+    columns = dict(rows.columns)
+    for name, elsewhere, kind in (("labels", IGNORED, np.int64), ("loss_weights", 0, np.float64)):
+        if name in columns:
+            columns[name] = []
+            for length, value in zip(rows.lengths, rows.columns[name], strict=True):
+                values = np.full(length, elsewhere, dtype=kind)
+                values[-1] = value
+                columns[name].append(values)
+    return Features(columns, rows.pad_token_id)
+
+
+def with_logits_at_the_end(outputs: dict[str, Any]) -> dict[str, Any]:
+    """The outputs of ``predict`` with the logits of each row's last token only: (rows, classes).
+
+    Args:
+        outputs: "logits" holds an array (length, classes) for each row, without padding.
+    """
+    return outputs | {"logits": np.stack([row[-1] for row in outputs["logits"]])}
+
+
+# --- evaluation ------------------------------------------------------------------------------------------------------
+
 
 Logits = dict[str, np.ndarray]
 """(rows, classes) of each split."""

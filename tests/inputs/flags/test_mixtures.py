@@ -1,10 +1,9 @@
-"""bert_training/inputs/flags/mixtures.py: what a mixture is, and which are refused."""
+"""bert_training/inputs/flags/phases.py: what a mixture is, and which are refused."""
 
 import pytest
 
-from bert_training.inputs.flags.mixtures import mean_shares
 from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.inputs.flags.phases import phases_of
+from bert_training.inputs.flags.phases import mean_shares, phases_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 
 FILES = "--train_file a.txt b.txt"
