@@ -255,5 +255,5 @@ def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tm
     rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
     (data_set / "train.jsonl").write_text("\n".join(rows))
     more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
-    with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: text\)"):
         pretrain(pretraining_flags("loaded", **more))
