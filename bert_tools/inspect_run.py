@@ -31,7 +31,7 @@ from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.records import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
-from bert_training.pretraining.corpus import Corpus, Shard
+from bert_training.pretraining.corpus import Corpus, Shard, unigram_entropy
 from bert_training.pretraining.data import MixedInstances, phase_streams, training_instances, used_share
 from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
@@ -110,7 +110,7 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     mode = left_out["mode"] if left_out else ""
     empty = sum(sum(facts["empty"].values()) for facts in corpus.facts)
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
-    entropy = corpus.unigram_entropy()
+    entropy = unigram_entropy([corpus], [1.0])
     return [
         Measurement("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
         Measurement("unigram entropy", f"{entropy:.3f} nats: the loss of guessing by frequency alone", True),

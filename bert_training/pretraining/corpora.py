@@ -77,9 +77,10 @@ def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrai
         folder = run.output_dir / "corpus" / name
         if not run.is_main:
             return Corpus.open(folder, tokenizer, verify=False)
-        source = _source(text, run.args, folder)
-        if name == "train" and run.args.corpus_dir:
+        if name == "train" and run.args.corpus_dir and not is_occupied(folder):
             adopt(Path(run.args.corpus_dir), folder, tokenizer, text.files, run.args.text_column)
+            return Corpus.open(folder, verify=False)  # which adopt has compared
+        source = _source(text, run.args, folder)
         return build_corpus(tokenizer=tokenizer, output_dir=folder, num_workers=usable_cores(), **source)
 
     def build_all() -> dict[str, Corpus]:
@@ -116,7 +117,7 @@ def _source(text: Text, args: PretrainingArguments, folder: Path) -> dict[str, A
 def adopt(
     prepared: Path, target: Path, tokenizer: PreTrainedTokenizerBase, files: Sequence[Path], text_column: str
 ) -> None:
-    """Make the corpus that ``bert-repro corpus`` has prepared (--corpus_dir) that of a run, unless it has one.
+    """Make the corpus that ``bert-repro corpus`` has prepared (--corpus_dir) that of a run, which has none.
 
     The run gets files of its own: other names of the same files where the disk allows that, and copies elsewhere. The
     prepared folder may therefore be deleted or used by other runs, and everything that reads the folder of a run finds
@@ -126,8 +127,6 @@ def adopt(
         ValueError: ``prepared`` is no finished corpus, is damaged, or is one of another text or tokenizer.
         OSError: ``target`` could not be written.
     """
-    if is_occupied(target):
-        return
     Corpus.open(prepared, tokenizer)
     check_made_from(prepared, plan_corpus(files, tokenizer, target, text_column))
     make_folder(target.parent)

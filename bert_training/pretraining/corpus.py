@@ -198,16 +198,13 @@ class Corpus:
         """What the builder wanted to be recorded besides."""
         return dict(self.facts[0]["notes"])
 
-    def unigram_entropy(self) -> float:
-        """Entropy in nats per token of the tokens that can be masked, which are all but the special ones and [UNK].
-
-        It is the lowest MLM loss that a model can reach if it knows only how frequent each token is.
-        """
-        return unigram_entropy([self], [1.0])
-
 
 def unigram_entropy(corpora: Sequence[Corpus], shares: Sequence[float]) -> float:
-    """``Corpus.unigram_entropy`` of a text of which each corpus has its share."""
+    """Entropy in nats per token of a text of which each corpus has its share.
+
+    Of the tokens that can be masked, which are all but the special ones and [UNK]: the lowest MLM loss that a model can
+    reach if it knows only how frequent each token is.
+    """
     mixed = np.zeros(0)
     for corpus, weight in zip(corpora, shares, strict=True):
         counts = corpus.unigrams.astype(np.float64)

@@ -57,8 +57,8 @@ class Progress:
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield the optimiser steps; say which of them begins another epoch of a source."""
         for step in self.speed.timed(steps):
-            yield step
             note_new_epochs(self.run, self.data.phases, self.data.streams, step.index)
+            yield step  # after which a checkpoint may be saved, whose records must have the epoch
 
     def log(self, step: Step) -> None:
         """Record a training step in metrics.jsonl."""

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -22,12 +22,11 @@ from bert_training.engine.checkpoint import (
     save_model_folder,
     save_tokenizer,
 )
-from bert_training.engine.fsdp import prepare
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin, TrainingState
+from bert_training.engine.state import Origin, prepared_state
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
@@ -225,8 +224,8 @@ def fine_tune(
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps, metric=metric)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
-    model, optimizer = prepare(run, model, optimizer)
-    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
+    state = prepared_state(run, model, optimizer, scheduler, total_steps, origin)
+    model = cast(PreTrainedModel, state.model)
     best, done = Best(run, metric, state.evaluations), 0
     if train:
         done = resume(run, state, take=best.go_on)

@@ -1,12 +1,15 @@
 """bert_training/pretraining/evaluation.py: the losses and accuracies on held-out text."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
+from bert_training.pretraining import evaluation
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.evaluation import evaluate
+from bert_training.pretraining.evaluation import Progress, evaluate
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from modeling_bert_repro import BertForPreTraining
 
@@ -64,3 +67,13 @@ def test_instances_without_finite_outputs_are_named(
     monkeypatch.setattr(BertForPreTraining, "forward", spoilt)
     with pytest.raises(FloatingPointError, match=r"for 1 of 12 rows \(counted from 0: 9\)"):
         evaluate(run, model, held_out)
+
+
+def test_an_epoch_is_recorded_before_the_checkpoint_of_its_step(monkeypatch):
+    """A run that resumes from that checkpoint keeps the records from before it, and looks at later steps only."""
+    order: list[str] = []
+    monkeypatch.setattr(evaluation, "note_new_epochs", lambda *_: order.append("epoch"))
+    speed, data = SimpleNamespace(timed=iter), SimpleNamespace(phases=[], streams=[])
+    for _ in Progress.timed(SimpleNamespace(run=None, speed=speed, data=data), [SimpleNamespace(index=1)]):
+        order.append("checkpoint")
+    assert order == ["epoch", "checkpoint"]

@@ -18,21 +18,10 @@ from bert_training.pretraining.instances import (
 )
 from bert_training.pretraining.segments import PLANNERS
 from tests.helpers.made_up_corpora import made_up, offsets
-from tests.helpers.numbered_corpus import instances_of, make_corpus, numbered_tokenizer, originals, random_lengths
+from tests.helpers.numbered_corpus import instances_of, make_corpus, originals, random_lengths
 from tokenization.fingerprint import tokenizer_sha256
 
 OBJECTIVES = ("mlm_nsp", "mlm_sop", "mlm", "ltr")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return numbered_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory, tokenizer):
-    """About 7,500 tokens, so that no id occurs twice."""
-    return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(60, (1, 30)))
 
 
 @pytest.fixture(scope="module")

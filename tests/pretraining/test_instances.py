@@ -15,22 +15,10 @@ from tests.helpers.numbered_corpus import (
     document_of,
     instances_of,
     make_corpus,
-    numbered_tokenizer,
     originals,
-    random_lengths,
 )
 
 PAD, UNK, CLS, SEP, MASK = range(5)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return numbered_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory, tokenizer):
-    return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(60, (1, 30)))
 
 
 def pair_of(row, types, length):

@@ -23,20 +23,8 @@ from tests.helpers.numbered_corpus import (
     document_of,
     instances_of,
     make_corpus,
-    numbered_tokenizer,
     random_lengths,
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return numbered_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory, tokenizer):
-    return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(60, (1, 30)))
-
 
 # --- Worked by hand ---------------------------------------------------------------------------------------
 
