@@ -1,1 +1,1 @@
-"""A trained model is served, with a page to try it on: ``bert-repro serve``."""
+"""Uses and checks finished folders: ask, verify, export, and the service with its page and its Space."""

@@ -97,16 +97,12 @@ def verdicts(
 
 
 def read_contexts(path: str | Path) -> list[str]:
-    """The contexts of a text file, separated by blank lines.
-
-    Raises ValueError if there is none or the file is not UTF-8.
-    """
-    contexts = [
+    """The contexts of a text file, separated by blank lines. Raises ValueError if the file is not UTF-8."""
+    return [
         "\n".join(line for _, line in lines)
         for blank, lines in itertools.groupby(numbered_lines(path), lambda line: not line[1].strip())
         if not blank
     ]
-    return contexts
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -43,10 +43,10 @@ from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.records import RESULTS, finished_hashes
-from bert_training.record import RUN, Record, read_summary
+from bert_training.record import RUN, SUMMARY, Record, read_summary
 from tokenization.errors import UserError
 
-SUMMARY, MANIFEST = "summary.json", "manifest.json"
+MANIFEST = "manifest.json"
 RECORDS = (EXPORT, SUMMARY, RUN, HASHES)  # one of these makes a folder one to verify
 
 

@@ -36,7 +36,7 @@ from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.inputs.records import RESULTS, read_events
-from bert_training.record import Record, read_summary
+from bert_training.record import SUMMARY, Record, read_summary
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix
 from bert_training.tasks.run_settings import compared_settings, initial_settings, with_differences
@@ -73,11 +73,11 @@ class FinishedRun:
 def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     """The run in a folder, or the runs of a series. Raises ValueError with the file if a run is not finished."""
     folder = Path(folder)
-    if not (folder / "summary.json").is_file():
+    if not (folder / SUMMARY).is_file():
         return [read_finished_run(folder)]
     names = [run["folder"] for run in read_summary(folder)["runs"]]
     if wrong := [name for name in names if not is_plain_name(name)]:
-        raise UserError(f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}")
+        raise UserError(f"{folder / SUMMARY}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}")
     return [replace(read_finished_run(folder / name), folder=folder) for name in names]
 
 
