@@ -46,6 +46,7 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.output_folder import nothing_to_do
 from bert_training.inputs.models import open_model
 from bert_training.tasks.classification.evaluation import Classifier
+from bert_training.tasks.classification.labelled_texts import ClassificationData
 from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish
 from bert_training.tasks.seeds import run_all
 from bert_training.tasks.task_data import record_origin, with_labels
@@ -62,14 +63,14 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     run_all(parse_arguments(GlueArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
 
 
-def run_alone(args: GlueArguments, tune: Tune) -> None:
-    """Do one run, unless it is finished."""
+def run_alone(args: GlueArguments, tune: Tune = fine_tune, data: ClassificationData | None = None) -> None:
+    """Do one run, unless it is finished; its data is that of the flags, or that of a task of one's own."""
     if nothing_to_do(args):
         return
     config, tokenizer = open_model(args, label_at_cls=args.label_token == "cls")
     network = network_class(args)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
-    task = Classifier(args, config, tokenizer, network.__name__)
+    task = Classifier(args, config, tokenizer, network.__name__, data)
     data = task.data
     teacher = find_teacher(args, network, tokenizer, data.label_names, data.problem_type)
 

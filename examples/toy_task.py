@@ -31,8 +31,6 @@ def read(path: str) -> Examples:
 
 if __name__ == "__main__":
     args = glue.parse_arguments(Arguments, defaults_for=glue.defaults_of_model)
-    config, tokenizer = glue.open_model(args)
     files = {"train": args.train_file, "validation": args.validation_file}
     data = ClassificationData("length", TASK, {split: read(path) for split, path in files.items() if path})
-    features = glue.labelled_texts.features(data, tokenizer, args.max_seq_length)
-    glue.run_one(args, tokenizer, config, data, "eval_accuracy", features)
+    glue.run_alone(args, data=data)

@@ -51,8 +51,8 @@ def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     test_folders = {parent for test in tests for parent in Path(test).parents} - {Path()}
     scripts = [path.name for path in ROOT.glob("*.py")]
-    more = ("pyproject.toml", "tests/conftest.py", *(parent / "__init__.py" for parent in test_folders))
-    for file in (*scripts, *more, *tests):
+    beside = [parent / name for parent in test_folders for name in ("__init__.py", "conftest.py")]
+    for file in (*scripts, "pyproject.toml", *(file for file in beside if (ROOT / file).exists()), *tests):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, folder / file)
     if fault:

@@ -82,6 +82,7 @@ class Classifier:
         config: of the checkpoint.
         tokenizer: the one of the run.
         network: the name of the class of the network.
+        data: a task of one's own, such as that of examples/toy_task.py, instead of the one that the flags name.
 
     Attributes:
         data: the rows of every split, with labels.
@@ -94,9 +95,16 @@ class Classifier:
         ValueError: the data cannot be read, or does not fit the flags or the model.
     """
 
-    def __init__(self, args: GlueArguments, config: BertConfig, tokenizer: PreTrainedTokenizerBase, network: str):
+    def __init__(
+        self,
+        args: GlueArguments,
+        config: BertConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        network: str,
+        data: labelled_texts.ClassificationData | None = None,
+    ):
         self.args, self.config = args, config
-        data = load_data(args, config_labels(config), trained_for(config, args.model_name_or_path, network))
+        data = data or load_data(args, config_labels(config), trained_for(config, args.model_name_or_path, network))
         check_vocabulary(data, tokenizer)
         self.data = divided(data, args)
         labelled_texts.check_flags(args, self.data)
