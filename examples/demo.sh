@@ -11,37 +11,39 @@ export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
 # and slows the training less beside other programs (lab/records/waiting_policy.json).
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 
-part() { # part NAME SCRIPT FLAGS...: run the script with $OUT/NAME as its output folder, unless that run is finished
-  local folder=$OUT/$1 script=$2
-  shift 2
-  [ -f "$folder/all_results.json" ] && return
-  echo
-  echo "== $folder"
-  python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@"
+part() { # part NAME WHAT SCRIPT FLAGS...: run the script with $OUT/NAME as its output folder, unless that run is finished
+  local folder=$OUT/$1 log=$OUT/$1.log script=$3
+  echo "== $folder: $2"
+  shift 3
+  mkdir -p "$OUT"
+  [ -f "$folder/all_results.json" ] ||
+    python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@" >>"$log" ||
+    { echo "stopped; its output is in $log"; exit 1; }
+  grep '^step ' "$log" | tail -n 1 || true
 }
 
-echo "== The pre-training comes first. After 20 steps it prints how long it will take on this machine."
-echo "== The four fine-tuning runs that follow take about as long in total."
-echo "== Long texts are cut at short lengths to save time; the fine-tuning runs warn of it."
+echo "Five runs, about ten minutes on two cores. What the scripts print is in $OUT/*.log."
 
 # This is the smallest network: within minutes, more steps help more than more layers.
-part pretrained run_pretraining.py --recipe fast --config_name tiny --max_seq_length 64 --max_steps "$STEPS" \
+part pretrained "learn a vocabulary and pre-train a small BERT" run_pretraining.py --recipe fast --config_name tiny --max_seq_length 64 --max_steps "$STEPS" \
   --eval_steps 500 --logging_steps 50 --save_steps 500
 
 pair=(--max_seq_length 96 --max_train_samples "$EXAMPLES" --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
-part pair-pretrained run_glue.py --model_name_or_path "$OUT/pretrained" "${pair[@]}"
-part pair-random run_glue.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${pair[@]}"
+part pair-pretrained "fine-tune it: does this text belong to this summary?" run_glue.py --model_name_or_path "$OUT/pretrained" "${pair[@]}"
+part pair-random "the same from random weights" run_glue.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${pair[@]}"
 
 answers=(--max_seq_length 128 --max_query_length 24 --doc_stride 64 --max_train_samples "$EXAMPLES" --max_eval_samples 1000
   --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
-part answers-pretrained run_squad.py --model_name_or_path "$OUT/pretrained" "${answers[@]}"
-part answers-random run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
+part answers-pretrained "fine-tune it: find the answer to a question" run_squad.py --model_name_or_path "$OUT/pretrained" "${answers[@]}"
+part answers-random "the same from random weights" run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
 
 echo
+# The report begins with the table of scores; its other tables and its picture are in the folder.
 bert-repro report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
-  --output_dir "$OUT/report"
+  --output_dir "$OUT/report" | sed '/^$/,$d'
+echo
+echo "All tables and the picture: $OUT/report"
 cat <<END
-
 The pre-trained model is in the folder $OUT/pretrained. Any Hugging Face tool opens it:
 
     from transformers import pipeline

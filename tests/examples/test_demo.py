@@ -21,6 +21,7 @@ def test_the_demo_runs_and_keeps_what_has_finished(tmp_path):
     assert not (guard / "asked").exists(), (guard / "asked").read_text()
     assert "| pair task | accuracy, " in done.stdout
     assert "fill_mask(" in done.stdout
+    assert len(done.stdout.splitlines()) <= 40  # a screen
     assert (tmp_path / "report" / "report.png").stat().st_size > 10_000
     names = ("pretrained", "pair-pretrained", "pair-random", "answers-pretrained", "answers-random")
     finished = {name: (tmp_path / name / "all_results.json").stat().st_mtime_ns for name in names}
