@@ -23,13 +23,13 @@ help: ## list the targets
 
 install: .venv/installed ## make .venv with the versions of constraints.txt
 
-.venv/installed: setup.py constraints.txt .ci/locked.txt
+.venv/installed: pyproject.toml setup.py constraints.txt .ci/locked.txt
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version' || \
 		{ echo "Python 3.11 to 3.13 is needed; choose one with PYTHON=python3.12, for example"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP_INSTALL) $(TORCH_FLAGS) -c constraints.txt torch
 	$(if $(LOCKED),$(PIP_INSTALL) --require-hashes -r .ci/locked.txt)
-	$(if $(LOCKED),$(PIP_INSTALL) --no-deps --no-build-isolation -e .,$(PIP_INSTALL) -c constraints.txt -e '.[train,serve,dev]')
+	$(if $(LOCKED),$(PIP_INSTALL) --no-deps --no-build-isolation -e .,$(PIP_INSTALL) -c constraints.txt -e '.[dev]')
 	touch $@
 
 demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes and needs no data
@@ -55,13 +55,13 @@ test-ecosystem: $(ECOSYSTEM)/installed ## run the tests with other people's pack
 	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest -m "tried and not gpu"
 	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest lab/tests/test_library_examples.py
 
-# This environment sees the packages of .venv, which stay as they are, and adds those of two extras.
+# This environment sees the packages of .venv, which stay as they are, and adds those of the extra `ecosystem`.
 $(ECOSYSTEM)/installed: .venv/installed
 	$(BIN)/python -m venv $(ECOSYSTEM)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
 		"$$($(ECOSYSTEM)/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
 	$(ECOSYSTEM)/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
-		-e '.[train,dev,ecosystem,cluster]'
+		-e '.[dev,ecosystem]'
 	touch $@
 
 faults: install ## the whole fault campaign; takes three hours and rewrites lab/records/faults.json

@@ -42,7 +42,7 @@ def files(source: str, wheel: str, other: str) -> None:
         raise ValueError(
             f"{wheel}: expected the files of {', '.join(PACKAGES)} and the scripts; "
             f"missing: {sorted(expected - inside)}; too many: {sorted(inside - expected)}; "
-            "see packages, package_data and scripts in setup.py"
+            "see packages and package-data in pyproject.toml, and setup.py"
         )
     if found != again:
         differing = sorted(name for name in found.keys() | again.keys() if found.get(name) != again.get(name))

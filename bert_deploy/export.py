@@ -11,7 +11,7 @@ and the tokenizer are beside it, where transformers.js, sentence-transformers an
 torch and every file are scored on the validation data that run.json names, by the script that trained the model. If a
 file loses more than --max_drop points, nothing is left in the output folder; --force keeps it and says so. Without
 validation data, only the outputs for built-in sentences are compared. Scores, agreement, milliseconds and bytes are
-printed and written to export.json. Needs pip install ".[train,export]".
+printed and written to export.json. Needs pip install ".[deploy]".
 """
 
 import argparse

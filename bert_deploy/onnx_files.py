@@ -1,6 +1,6 @@
 """ONNX files of a network: written by torch, and run by onnxruntime.
 
-onnx, onnxscript and onnxruntime (the extra ``export``) are imported by those functions alone that need them.
+onnx, onnxscript and onnxruntime (the extra ``deploy``) are imported by those functions alone that need them.
 
 B: batch, C: choices, L: length.
 """

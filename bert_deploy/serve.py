@@ -9,7 +9,7 @@ answers, masked words, next sentences, endings; POST /embed gives vectors of tex
 lets it finish what it has. With --space, a Space for the Hub is written instead.
 
 It is served on this machine alone unless --host is given; there is no password. It needs FastAPI and uvicorn:
-pip install ".[train,serve]"
+pip install ".[deploy]"
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Commands about data, runs and models; `bert-repro` without a name lists them.
+"""Commands about data, runs and models; without a name, `bert-repro` says where to begin, with --help it lists them.
 
-A command is an entry point of the group ``bert_repro.commands`` (setup.py): its name, and the function that is called
-with its words. Its module is imported when the command runs. Other packages can add commands in the same way.
+A command is an entry point of the group ``bert_repro.commands`` (pyproject.toml): its name, and the function that is
+called with its words. Its module is imported when the command runs. Other packages can add commands in the same way.
 """
 
 import ast
@@ -11,8 +11,17 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-EXTRAS = {"serve": "train,serve"}
 OWN = ("bert_training", "modeling_bert_repro", "tokenization")  # a missing module of these is a mistake of ours
+BEGINNING = """\
+BERT from raw text to a folder that every Hugging Face tool opens. Where to begin (in a checkout: python run_...):
+
+  run_pretraining.py --recipe fast --output_dir runs/first      learn from built-in text, in minutes
+  run_glue.py --model_name_or_path runs/first --train_file a.csv --validation_split 0.1 --output_dir runs/own
+                                                                learn the column label from the column text
+  bert-repro ask --model runs/own --text "Is it raining?"       ask the result
+  bert-repro serve runs/own                                     try it in the browser, call it over HTTP
+
+--help explains the flags of each; bert-repro --help lists the commands."""
 
 
 def source_of(module: str) -> Path | None:
@@ -42,14 +51,17 @@ def overview() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit status, see `report_errors`; 2 for an unknown command or a missing package."""
-    name, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    name, *words = (sys.argv[1:] if argv is None else argv) or [""]
+    if not name:
+        print(BEGINNING)
+        return 0
     if name in ("-h", "--help", "help"):
         print(overview())
         return 0
     known = commands()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else "bert-repro lists the commands"
+        hint = f"did you mean {close[0]}?" if close else "bert-repro --help lists the commands"
         print(f"bert-repro: error: no command {name!r}; {hint}", file=sys.stderr)
         return 2
     # Imported here because it imports torch, which the list of commands does not need.
@@ -61,9 +73,8 @@ def main(argv: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if package in ("", *OWN, *sys.stdlib_module_names):
             raise
-        needed = (
-            f'needs the package {package}, which is not installed; run pip install ".[{EXTRAS.get(name, "train")}]"'
-        )
+        extra = "deploy" if known[name].module.startswith("bert_deploy.") else "train"
+        needed = f'needs the package {package}, which is not installed; run pip install "modeling-bert-repro[{extra}]"'
         print(f"bert-repro {name}: error: {needed}", file=sys.stderr)
         return 2
     sys.argv[0] = f"bert-repro {name}"  # error messages begin with it

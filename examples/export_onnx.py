@@ -1,6 +1,6 @@
 """Export a fine-tuned classifier to ONNX, in floats and in 8-bit integers, and compare their outputs with torch's.
 
-python examples/export_onnx.py DIR OUT      # DIR: an output folder of run_glue.py; needs pip install -e '.[export]'
+python examples/export_onnx.py DIR OUT      # DIR: an output folder of run_glue.py; needs pip install -e '.[deploy]'
 """
 
 import sys

@@ -9,7 +9,7 @@ FROM python:3.12.11-slim-bookworm
 RUN useradd --uid 1000 --create-home user
 RUN pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch==2.13.0
 COPY *.whl /tmp/
-RUN for wheel in /tmp/*.whl; do pip install --no-cache-dir "$wheel[train,serve]"; done
+RUN for wheel in /tmp/*.whl; do pip install --no-cache-dir "$wheel[deploy]"; done
 COPY model /model
 USER 1000
 ENV HF_HUB_OFFLINE=1 HF_HOME=/tmp/huggingface

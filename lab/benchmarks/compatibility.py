@@ -2,7 +2,7 @@
 
     python lab/benchmarks/compatibility.py
 
-This needs pip install -e '.[train,dev,ecosystem]'.
+This needs pip install -e '.[dev,ecosystem]'.
 Every test in TESTS with the mark `tried` is a row of the record, lab/records/compatibility.json. Nothing is
 recorded if a test fails or is skipped. The table of lab/notes/compatibility.md is then written anew.
 """

@@ -1,10 +1,15 @@
-"""On a system without the modules that the training needs, it stops with one sentence instead of a traceback."""
+"""What a newcomer is told, and the one sentence on a system without the modules that the training needs."""
 
+import dataclasses
+import re
 import subprocess
 import sys
 
 import pytest
 
+from bert_training.__main__ import commands, main
+from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from tests.helpers.repository import ROOT
 
 
@@ -27,7 +32,7 @@ def test_training_refuses_in_one_sentence_where_a_module_is_missing(module):
 def test_a_command_names_the_package_that_it_lacks():
     """As after a plain `pip install .`."""
     done = hidden("fastapi", "import bert_training.__main__ as m; sys.exit(m.main(['serve', '--help']))")
-    text = 'needs the package fastapi, which is not installed; run pip install ".[train,serve]"'
+    text = 'needs the package fastapi, which is not installed; run pip install "modeling-bert-repro[deploy]"'
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"bert-repro serve: error: {text}\n")
 
 
@@ -36,3 +41,13 @@ def test_tokenization_works_without_both_modules():
         "fcntl", "sys.modules['resource'] = None; import tokenization.train_wordpiece as t; t.train_wordpiece"
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_newcomer_is_told_where_to_begin(capsys):
+    """In ten lines whose flags are those of the scripts."""
+    assert main([]) == 0
+    told = capsys.readouterr().out
+    assert len(told.splitlines()) <= 10
+    flags = {field.name for cls in (PretrainingArguments, GlueArguments) for field in dataclasses.fields(cls)}
+    asked = set(re.findall(r"--(\w+)", told)) - {"help", "model", "text"}
+    assert asked <= flags and commands().keys() >= set(re.findall(r"bert-repro (\w+)", told))
