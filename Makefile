@@ -7,15 +7,19 @@ PIP_FLAGS ?=
 TORCH_INDEX ?=
 LOCKED ?=
 TORCH_FLAGS := $(if $(TORCH_INDEX)$(LOCKED),--no-deps) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-PIP_INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 BIN := .venv/bin
+# uv installs the same versions in less time; UV= takes pip although uv is there.
+UV ?= $(shell command -v uv)
+INSTALL_WITH = $(if $(UV),$(UV) pip install --python $(1)/bin/python,$(1)/bin/pip install --disable-pip-version-check)
+PIP_INSTALL = $(call INSTALL_WITH,.venv) --quiet $(PIP_FLAGS)
 # The tests run in two processes; JOBS=8 suits a machine with more cores, JOBS=0 a debugger.
 JOBS ?= 2
 PYTEST_FLAGS := -n $(JOBS) --dist worksteal
 ECOSYSTEM := .venv-ecosystem
+OLDEST := .venv-oldest
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow lab-test test-kernels test-ecosystem faults lint bench report release
+.PHONY: help install demo test test-slow lab-test test-kernels test-ecosystem test-oldest faults lint bench report release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -62,6 +66,20 @@ $(ECOSYSTEM)/installed: .venv/installed
 		"$$($(ECOSYSTEM)/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
 	$(ECOSYSTEM)/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
 		-e '.[dev,ecosystem]'
+	touch $@
+
+test-oldest: $(OLDEST)/installed ## run the quick tests with the oldest versions that pyproject.toml allows
+	$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
+
+TEST_TOOLS := build hypothesis import-linter playwright pytest pytest-xdist setuptools tensorboard
+OLDEST_INSTALL = $(call INSTALL_WITH,$(OLDEST)) --quiet $(PIP_FLAGS)
+$(OLDEST)/installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST_INSTALL) $(TORCH_FLAGS) "torch==$(shell sed -n 's/.*"torch>=\([0-9.]*\),.*/\1/p' pyproject.toml).*"
+	$(OLDEST_INSTALL) -r constraints-oldest.txt
+	grep -E '^($(subst $() ,|,$(TEST_TOOLS)))==' constraints.txt > $(OLDEST)/tools.txt
+	$(OLDEST_INSTALL) -r $(OLDEST)/tools.txt
+	$(OLDEST_INSTALL) --no-deps -e .
 	touch $@
 
 faults: install ## the whole fault campaign; takes three hours and rewrites lab/records/faults.json

@@ -43,9 +43,10 @@ def test_the_record_has_the_tests_of_today():
 
 
 def test_the_recorded_versions_are_pinned():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.split("==") for line in lines if "==" in line)
-    assert [row for row in RECORD["results"] if pins[row["package"]] != row["version"].partition("+")[0]] == []
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([\w-]+)==([^\s;]+)", text, re.MULTILINE))
+    rows = [(row["package"].lower().replace("_", "-"), row["version"].partition("+")[0]) for row in RECORD["results"]]
+    assert [(package, version) for package, version in rows if pins[package] != version] == []
     assert packages("ecosystem") <= set(pins)
 
 
