@@ -1,0 +1,27 @@
+"""docs/promises.md: the public names exist, have docstrings, and are those of ``__all__``."""
+
+import importlib
+import inspect
+
+import pytest
+
+from bert_training.record import Record
+from tests.helpers.repository import ROOT
+
+SCRIPTS = sorted(path.stem for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
+NAMED = {
+    "modeling_bert_repro.qa_pipeline": ["register_question_answering"],
+    "tokenization.train_wordpiece": ["train_wordpiece"],
+    **{script: ["main"] for script in SCRIPTS},
+}
+PACKAGES = ("modeling_bert_repro", "tokenization")
+
+
+@pytest.mark.parametrize("module", [*PACKAGES, *NAMED])
+def test_public_names_are_there_and_explained(module):
+    loaded = importlib.import_module(module)
+    for name in NAMED.get(module, getattr(loaded, "__all__", [])):
+        assert inspect.getdoc(getattr(loaded, name)), name
+    text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    assert module in text or module in SCRIPTS
+    assert {"facts", "results"} <= set(Record.__dataclass_fields__)
