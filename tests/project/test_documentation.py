@@ -54,6 +54,7 @@ LAUNCHERS = {
     *("--tpu", "--main_training_function"),
     *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
+    *("--extra", "--torch-backend"),  # of uv
 }
 # A command begins a line, possibly after "do" and assignments.
 COMMAND = re.compile(r"^\s*(?:do\s+)?(?:\w+=\S+\s+)*((?:python3?|accelerate launch|torchrun|bert-repro)\s.*)")
