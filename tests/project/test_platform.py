@@ -1,6 +1,7 @@
 """What a newcomer is told, and the one sentence on a system without the modules that the training needs."""
 
 import dataclasses
+import inspect
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from bert_training.__main__ import commands, main
 from bert_training.inputs.flags.fine_tuning import GlueArguments
+from bert_training.inputs.flags.natures import helps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from tests.helpers.repository import ROOT
 
@@ -51,3 +53,12 @@ def test_a_newcomer_is_told_where_to_begin(capsys):
     flags = {field.name for cls in (PretrainingArguments, GlueArguments) for field in dataclasses.fields(cls)}
     asked = set(re.findall(r"--(\w+)", told)) - {"help", "model", "text"}
     assert asked <= flags and commands().keys() >= set(re.findall(r"bert-repro (\w+)", told))
+
+
+def test_flags_are_explained_on_a_python_that_takes_the_indentation_out_of_docstrings(monkeypatch):
+    """Python 3.13 does; the explanations are the same."""
+    explained = helps(PretrainingArguments)
+    for cls in PretrainingArguments.__mro__[:-1]:
+        if cls.__doc__:
+            monkeypatch.setattr(cls, "__doc__", inspect.cleandoc(cls.__doc__))
+    assert helps(PretrainingArguments) == explained and len(explained) > 50

@@ -2,6 +2,7 @@
 
 import enum
 import functools
+import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Union, get_args
 
 from tokenization.errors import UserError
 
-ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", re.MULTILINE)
+ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 class Nature(enum.Flag):
@@ -102,7 +103,8 @@ def helps(cls: type[Dataclass]) -> dict[str, str]:
     """The help of the flags, from the section "Attributes" in the docstrings of a class and of its base classes."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        attributes = (base.__doc__ or "").partition("Attributes:\n")[2]
+        # Python 3.13 takes the indentation out of docstrings by itself.
+        attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
         found |= {name: " ".join(text.split()) for name, text in ATTRIBUTE.findall(attributes)}
     for one in fields(cls):
         if isinstance(rows := one.metadata.get("choices"), Mapping):
