@@ -8,7 +8,7 @@ executors of datatrove: examples/datatrove_corpus.py.
 
 from pathlib import Path
 
-from bert_training.files.cores import usable_cores
+from bert_training.files.process import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_apart, check_entries
 from bert_training.inputs.tokenizers import load_tokenizer

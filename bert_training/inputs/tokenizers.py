@@ -17,7 +17,7 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
-from bert_training.files.harmless_output import say
+from bert_training.files.process import say
 from bert_training.files.hashing import is_plain_name
 from bert_training.inputs.json_files import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab

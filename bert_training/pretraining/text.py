@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.engine.run import Run
-from bert_training.files.cores import usable_cores
+from bert_training.files.process import usable_cores
 from bert_training.files.hashing import UnchangedFiles
 from bert_training.inputs.compressed_files import PACKED, without_query
 from bert_training.inputs.flags.objectives import objective_of

@@ -22,7 +22,7 @@ from bert_training.engine.best import deciding_metric
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.atomic import whole_file
-from bert_training.files.harmless_output import say
+from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.natures import refuse
 from bert_training.inputs.rows import own_files

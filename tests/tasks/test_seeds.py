@@ -165,11 +165,9 @@ def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrain
     (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # Without this file the run is not finished.
     kept = tmp_path / "s" / "seed-42" / "checkpoint-best-1"  # as if killed just before it was removed
     kept.mkdir()
-    (tmp_path / "s" / ".lock").touch()
     again = run(*given, "--logging_steps=1")
     assert counted[2:] == ["seed-43"]
     assert "seed-42: this run is finished" in capsys.readouterr().out and not kept.exists()
-    assert not (tmp_path / "s" / ".lock").exists()
     assert again["settings"] == summary["settings"]
     lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # No record is there twice.
