@@ -28,7 +28,7 @@ from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import is_mixed, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.inputs.records import read_events
+from bert_training.inputs.json_files import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus, Shard, unigram_entropy

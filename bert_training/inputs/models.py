@@ -18,8 +18,8 @@ from transformers.utils import (
     cached_file,
 )
 
-from bert_training.files.process import say
 from bert_training.files.hashing import is_plain_name
+from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.inputs.json_files import read_object

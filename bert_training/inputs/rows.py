@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.hashing import digest, sha256
-from bert_training.inputs.compressed_files import kind_of, open_packed
+from bert_training.inputs.compressed_files import kind_of, open_packed, parquet_file, read_text
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
@@ -105,14 +105,14 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     kind, source, broken = kind_of(path).lower(), str(path), list[int]()
     if kind not in KINDS:
         raise UserError(f"{source}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
+    if kind in (".jsonl", ".json"):
+        return object_rows(json_rows(source), columns, source)
     with open_packed(path) as file:
         content = file.read()
     if kind == ".parquet":
         table, header = _parquet(source, content, columns)
-    elif kind in (".csv", ".tsv"):
-        table, header = _cells(source, content, columns, layout, broken)
     else:
-        return object_rows(json_rows(source, content), columns, source)
+        table, header = _cells(source, content, columns, layout, broken)
     facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
@@ -194,11 +194,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
                 f"{source}, row {row}: expected a list in {column.role!r}, as in other rows, got "
                 f"{spelled[row - 1]!r:.60}"
             )
-        try:
-            values = pyarrow.array(spelled, _arrow_type(column, lists))
-        except UnicodeEncodeError as error:
-            row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
-            raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
+        values = pyarrow.array(spelled, _arrow_type(column, lists))
     if (column.needed or column.filled) and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
@@ -212,12 +208,6 @@ def _arrow_type(column: Column, lists: bool) -> Any:
     if column.answers:
         return pyarrow.struct(dict(zip(ANSWER, (pyarrow.list_(text), pyarrow.list_(pyarrow.int64())))))
     return pyarrow.list_(text) if lists else text
-
-
-def _is_unicode(value: Any) -> bool:
-    """Whether a cell has no half of a surrogate pair, which JSON can spell."""
-    texts = value["text"] if isinstance(value, dict) else value or ()
-    return all(not "\ud800" <= character <= "\udfff" for text in texts for character in text)
 
 
 def _spelled(value: Any, column: Column, place: str) -> Any:
@@ -326,15 +316,9 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
 
 
 def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, list[str]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(pyarrow.BufferReader(content))
-        header = file.schema_arrow.names
-        return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
+    file = parquet_file(source, io.BytesIO(content))
+    header = file.schema_arrow.names
+    return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header
 
 
 def header_of(path: str | Path, delimiter: str) -> list[str]:
@@ -360,31 +344,26 @@ def check_files(args: Any) -> None:
             pass
 
 
-def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
+def json_rows(source: str) -> list[dict[str, Any]]:
     """The objects of a .json or .jsonl: a list of them, an object with one such list, or one object a line.
 
     Raises:
         UserError: it is none of these; with the line.
     """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{source}, line {line}: expected UTF-8, got: {error}; save the file so") from None
+    text = read_text(source)
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         found = []
-        for number, one in enumerate(text.split("\n"), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             try:
-                found += [json.loads(one)] if one.strip() else []
-            except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and lists in lists
-                told = str(error).replace(": line 1 column", " at column")
-                raise UserError(f"{source}: expected JSON, got: line {number}: {told}; correct the file") from None
+                found += [json.loads(line)] if line.strip() else []
+            except ValueError as error:
+                raise UserError(f"{source}:{number}: expected JSON, got: {error}; correct the file") from None
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
-    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
-        if not isinstance(row, dict):
-            raise UserError(f"{source}, row {number}: expected a JSON object with fields, got {row!r:.80}; correct it")
-    return list(found)
+    rows = found if isinstance(found, list) else [found]
+    if wrong := [number for number, row in enumerate(rows, 1) if not isinstance(row, dict)]:
+        raise UserError(f"{source}, row {wrong[0]}: expected an object with fields, got {rows[wrong[0] - 1]!r:.80}")
+    return rows

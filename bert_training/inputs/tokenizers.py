@@ -17,8 +17,8 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
-from bert_training.files.process import say
 from bert_training.files.hashing import is_plain_name
+from bert_training.files.process import say
 from bert_training.inputs.json_files import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
 from tokenization.accents import marks

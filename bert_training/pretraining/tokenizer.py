@@ -21,8 +21,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
-from bert_training.files.process import say
 from bert_training.files.hashing import sha256
+from bert_training.files.process import say
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object

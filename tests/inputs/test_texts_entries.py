@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.inputs.texts import Entry, check_apart, check_files, entries_of, read_documents
+from bert_training.inputs.texts import Entry, check_files, entries_of, read_documents
 
 
 def expand(entry: object) -> Entry:
@@ -29,7 +29,6 @@ def test_a_folder_is_its_files_by_name_folder_by_folder(tmp_path):
     write(tmp_path, "b.txt", "B.txt", "a/z.jsonl", "a/b/c.txt", "part-10.txt", "part-2.txt", "a.txt")
     wanted = ["B.txt", "a/b/c.txt", "a/z.jsonl", "a.txt", "b.txt", "part-10.txt", "part-2.txt"]
     assert names(tmp_path, tmp_path) == wanted
-    assert expand(tmp_path).left_out == []
     assert expand(tmp_path).name == f"{tmp_path.name} (7 files)"
 
 
@@ -54,28 +53,20 @@ def test_patterns(tmp_path, pattern, wanted):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("table.csv", r"table\.csv: expected \.txt, \.jsonl or"),
-        ("empty.txt", r"empty\.txt: is empty"),
-        ("none.txt", "none.txt: no such file"),
-        ("x*.txt", r"x\*.txt: no file of text is there"),
+        ("table.csv", r"table\.csv: expected files named \.txt, \.jsonl or"),
+        ("none.txt", "none.txt: no file of text is there; check the path"),
         ("none/*.txt", r"none/\*.txt: no file of text is there"),
-        ("empty", "empty: no file of text is there"),
-        ("only_hidden", r"no file of text is there \(.*not read: .*\.a\.txt \(by its name\)\)"),
+        ("only_hidden", "only_hidden: no file of text is there"),
         ("mixed", r"mixed: expected files named \.txt, .* got .*mixed/table\.csv; choose .* 'folder/\*\*/\*\.txt'"),
-        ("mixed/*", r"mixed/\*: expected files named .* got .*mixed/table\.csv"),
+        ("x" * 5000, "x: no file of text is there"),
+        ("", ": no file of text is there"),
     ],
 )
 def test_bad_entries(tmp_path, entry, message):
-    write(tmp_path, "mixed/a.txt", "mixed/table.csv", "only_hidden/.a.txt")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.txt").touch()
-    write(tmp_path, "table.csv")
+    write(tmp_path, "mixed/a.txt", "mixed/table.csv", "only_hidden/.a.txt", "only_hidden/_SUCCESS", "table.csv")
+    (tmp_path / "only_hidden/empty.txt").touch()
     with pytest.raises(ValueError, match=message):
-        expand(tmp_path / entry)
-    with pytest.raises(ValueError, match="no such file"):
-        expand("x" * 5000)
-    with pytest.raises(ValueError, match="'': no such file"):
-        expand("")
+        expand(tmp_path / entry if len(entry) in range(1, 100) else entry)
 
 
 def test_a_file_of_two_entries_is_refused(tmp_path):
@@ -99,16 +90,3 @@ def test_wikiextractors_folders(tmp_path):
     (tmp_path / "AB/notes").write_text("other")
     with pytest.raises(ValueError, match="AB/notes; choose the files of text"):
         expand(tmp_path)
-
-
-def test_an_output_folder_below_its_own_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/a.txt").write_text("a")
-    for entry in ("texts", "texts/**/*.txt", str(tmp_path), "./texts/../texts"):
-        with pytest.raises(ValueError, match=r"--output_dir texts/run lies within .*, where all files are read"):
-            check_apart(["s3://a/b", entry], "texts/run")
-    for entry in ("texts/*.txt", "texts/a.txt"):
-        check_apart([entry], "texts/run")
-    check_apart(["texts"], "texts/.run")
-    check_apart(["texts"], "textsrun")

@@ -1,7 +1,6 @@
 """Two commands with one output folder: the second is refused with one line, and the first ends as if it were alone."""
 
 import json
-import os
 import random
 import signal
 import time
