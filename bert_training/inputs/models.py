@@ -24,7 +24,7 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, 
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.rows import nfc
-from bert_training.inputs.tokenizers import chosen_tokenizer, is_no_hub_name, no_such_place
+from bert_training.inputs.tokenizers import check_place, chosen_tokenizer
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -89,16 +89,10 @@ def checkpoint_config(name: str, flag: str = "--model_name_or_path") -> BertConf
 
 
 def check_model_name(name: str, flag: str = "--model_name_or_path") -> None:
-    """Raise ValueError if a name can only be that of a folder or a file, and no weights are there."""
-    folder = Path(name)
-    if folder.is_dir():
-        if problem := lacks_weights(folder):
-            raise UserError(f"{flag} {name}: expected a folder with a model; {problem}")
-    elif is_no_hub_name(name):
-        raise UserError(
-            f"{flag} {name}: expected a folder with a model, or a name on the Hub; there is no such folder. "
-            f"Convert an older checkpoint first (bert-repro convert {name} FOLDER)"
-        )
+    """Raise UserError if a name can only be that of a folder or a file, and no weights are there."""
+    check_place(name, flag)
+    if Path(name).is_dir() and (problem := lacks_weights(Path(name))):
+        raise UserError(f"{flag} {name}: expected a folder with a model; {problem}")
 
 
 def lacks_weights(folder: Path) -> str:
@@ -129,10 +123,7 @@ def exported_config(name: str) -> BertConfig:
     """
     path = Path(name, CONFIG_NAME)
     if not path.is_file():
-        try:
-            path = Path(cached_file(name, CONFIG_NAME) or "")
-        except OSError as error:
-            raise no_such_place(name, error) from error
+        path = Path(cached_file(name, CONFIG_NAME) or "")
     fields = read_object(path)
     check_fields(path, fields)
     # Configs of before 2020 do not name the type, and AutoConfig refuses them.
