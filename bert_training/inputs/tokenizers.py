@@ -18,8 +18,8 @@ from transformers.utils import CONFIG_NAME, cached_file
 from bert_training.files.process import say
 from bert_training.inputs.json_files import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
-from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS, forget_calls
+from tokenization.coverage import marks
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import UNUSED, put_pieces
 from tokenization.wordpiece import BLANKS

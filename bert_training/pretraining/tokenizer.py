@@ -54,9 +54,8 @@ from tokenization.train_wordpiece import train_wordpiece
 _BATCH = 256
 # (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
 GIVEN = (
-    "take weights or a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
-    "take a tokenizer that keeps them (strip_accents false in its tokenizer_config.json), or learn a vocabulary "
-    "(no --tokenizer_name)",
+    "take a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
+    "take a tokenizer that keeps them (strip_accents false), or learn a vocabulary (no --tokenizer_name)",
 )
 WEIGHTS_GIVEN = (
     "begin with a model of this language",

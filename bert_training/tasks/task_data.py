@@ -32,7 +32,7 @@ from tokenization.fingerprint import tokenizer_sha256
 
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
-KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
+KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in tokenizer_config.json)"
 SPLIT_SEED = 42  # of --validation_split and --folds: the same rows are held out whatever --seed is
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
