@@ -13,24 +13,26 @@ RESULTS = "all_results.json"  # marks a finished run
 FORMAT = 1  # of run.json and of the state in a checkpoint
 
 
+def parsed(text: str, place: object, kind: type = object) -> Any:
+    """The content of a JSON text. UserError, which begins with ``place``, if it is none, or another than of a kind."""
+    try:
+        content = json.loads(text)
+        problem = "" if isinstance(content, kind) else f"expected a JSON object, got {str(content)[:60]!r}"
+    except (ValueError, RecursionError) as error:
+        content, problem = None, f"not valid JSON ({error})"
+    if problem:
+        raise UserError(f"{place}: {problem}; correct it, or copy or download it again")
+    return content
+
+
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises OSError if there is none, and UserError if it is no JSON."""
-    try:
-        return json.loads(read_text(path))
-    except UserError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON ({error}); correct it, or copy or download it again") from None
+    return parsed(read_text(path), path)
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object. Raises as ``read_json`` does, or UserError if it is none."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path}: expected a JSON object, got {str(content)[:60]!r}; correct it, or copy or download it again"
-        )
-    return content
+    return parsed(read_text(path), path, dict)
 
 
 def fields_of(path: Path) -> dict[str, Any]:
@@ -73,13 +75,11 @@ def check_format(path: Path, record: dict[str, Any]) -> None:
 
 def finished_hashes(path: Path) -> dict[str, str]:
     """The hashes in a ``hashes.json``, by the names of the files. Raises UserError if it is damaged or edited."""
-    record = read_record(path, REMEDY, needs=("sha256",))
+    remedy = "copy the folder again or, if you trust it as it is, delete this file"
+    record = read_record(path, remedy, needs=("sha256", "checksum"))
     if record != hashes_record(record["sha256"]):
-        raise UserError(f"{path}: damaged or edited; {REMEDY}")
+        raise UserError(f"{path}: damaged or edited; {remedy}")
     return record["sha256"]
-
-
-REMEDY = "copy the folder again or, if you trust it as it is, delete this file"
 
 
 def read_events(path: Path) -> list[dict]:
@@ -89,13 +89,4 @@ def read_events(path: Path) -> list[dict]:
         OSError: there is no such file.
         UserError: a line is no JSON.
     """
-    events = []
-    for number, line in numbered_lines(path):
-        try:
-            events.append(json.loads(line))
-        except ValueError:
-            raise UserError(
-                f"{path}:{number}: expected a JSON object, got {line[:60]!r}; probably a write was interrupted; delete "
-                "the line"
-            ) from None
-    return events
+    return [parsed(line, f"{path}:{number}", dict) for number, line in numbered_lines(path)]

@@ -227,18 +227,19 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.
     multiple = rounded_to(rows, pieces)
+    problem = ""
     if rows < pieces or max(tokenizer.get_vocab().values()) >= rows:
-        raise UserError(
-            f"the tokenizer has {pieces} pieces but the model only {rows} embeddings; use the tokenizer that the model "
-            "was trained with; for tokens that you have added, save the model after "
-            "resize_token_embeddings(len(tokenizer)); for new pieces, give it to run_pretraining.py first, or extend "
-            "the folder of the model with bert-repro vocabulary --extend"
+        problem = (
+            "for tokens that you have added, save the model after resize_token_embeddings(len(tokenizer)); for new "
+            "pieces, give it to run_pretraining.py first, or extend the folder of the model with bert-repro vocabulary "
+            "--extend"
         )
-    if rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
+    elif rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
+        problem = "restore rows that were deleted from vocab.txt"
+    if problem:
         raise UserError(
-            f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, which is not that number rounded "
-            f"up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer that the model was trained "
-            "with, and restore rows that were deleted from vocab.txt"
+            f"the model has {rows} embeddings and the tokenizer {pieces} pieces, which is not that number, nor rounded "
+            f"up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer of the model; {problem}"
         )
     if rows > pieces and not quiet:
         say(

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.hashing import digest, sha256
 from bert_training.inputs.compressed_files import kind_of, open_packed, parquet_file, read_text
+from bert_training.inputs.json_files import parsed
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
@@ -156,15 +157,16 @@ def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dic
     """The name, as it is spelled, of each role's column that is in a header. UserError names all that are missing."""
     spelled = {nfc(name): name for name in header}
     found = {column.role: name for column in columns for name in reversed(column.names) if nfc(name) in spelled}
-    if twice := [name for name in found.values() if sum(nfc(name) == nfc(other) for other in header) > 1]:
-        raise UserError(f"{source}: the column {twice[0]!r} is there twice; rename one")
     wanted = "; ".join(
         " or ".join(map(repr, column.names)) + (f" (name another with {column.flag})" if column.flag else "")
         for column in columns
         if column.needed and column.role not in found
     )
-    if wanted:
-        raise UserError(f"{source}: expected a column {wanted}; got {', '.join(map(repr, header))[:400]}")
+    problem = f"expected a column {wanted}; got {', '.join(map(repr, header))[:400]}" if wanted else ""
+    if twice := [name for name in found.values() if sum(nfc(name) == nfc(other) for other in header) > 1]:
+        problem = f"the column {twice[0]!r} is there twice; rename one"
+    if problem:
+        raise UserError(f"{source}: {problem}")
     return {role: spelled[nfc(name)] for role, name in found.items()}
 
 
@@ -187,14 +189,23 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
 
     if not isinstance(values, pyarrow.ChunkedArray) or not pyarrow.types.is_string(values.type):
         rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
-        spelled = [_spelled(value, column, f"{source}, row {number}") for number, value in enumerate(rows, 1)]
-        lists = any(isinstance(value, list) for value in spelled)
-        if lists and (row := next((row for row, value in enumerate(spelled, 1) if isinstance(value, str)), None)):
-            raise UserError(
-                f"{source}, row {row}: expected a list in {column.role!r}, as in other rows, got "
-                f"{spelled[row - 1]!r:.60}"
-            )
-        values = pyarrow.array(spelled, _arrow_type(column, lists))
+        spelled = [_spelled(value, column) for value in rows]
+        lists = column.lists and any(isinstance(value, list) for value in spelled)
+        wanted = "text" if not column.lists else "a word, a number or a list of them"
+        wanted = (
+            "answers as SQuAD has them, lists 'text' and 'answer_start' of one length" if column.answers else wanted
+        )
+        told = f"a list in {column.role!r}, as in other rows" if lists else f"{wanted} as {column.role}"
+        fits = dict if column.answers else list if lists else str
+        for row, value in enumerate(spelled, 1):
+            if value is not None and not isinstance(value, fits):
+                raise UserError(
+                    f"{source}, row {row}: expected {told}, got {value!r:.80}; correct it, or name another column"
+                )
+        try:
+            values = pyarrow.array(spelled, _arrow_type(column, lists))
+        except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
+            raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
     if (column.needed or column.filled) and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
@@ -210,36 +221,24 @@ def _arrow_type(column: Column, lists: bool) -> Any:
     return pyarrow.list_(text) if lists else text
 
 
-def _spelled(value: Any, column: Column, place: str) -> Any:
-    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; answers as they are."""
-    if value is None:
-        return None
+def _spelled(value: Any, column: Column) -> Any:
+    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; what has no text as it is."""
     if column.answers:
-        return _answers(value, place)
-    if isinstance(value, str):
-        return value
+        return value if value is None or _are_answers(value) else repr(value)
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list) and column.lists:
-        return ["" if (cell := _spelled(one, column, place)) is None else str(cell) for one in value]
-    wanted = "a word, a number or a list of them" if column.lists else "text"
-    raise UserError(
-        f"{place}: expected {wanted} as {column.role}, got {value!r:.80}; correct it, or name another column"
-    )
+        return ["" if one is None else str(_spelled(one, column)) for one in value]
+    return value
 
 
-def _answers(value: Any, place: str) -> dict[str, list[Any]]:
-    """The texts of the answers to a question, and where each begins in the context."""
+def _are_answers(value: Any) -> bool:
+    """Whether a cell has lists of the answers to a question and of where each begins in the context."""
     found = value if isinstance(value, dict) else {}
     texts, starts = ([None] if not isinstance(cell, list) else cell for cell in map(found.get, ANSWER))
-    if len(texts) != len(starts) or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
-        raise UserError(
-            f"{place}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one length, "
-            f"got {value!r:.80}; a question without an answer has empty lists"
-        )
-    return dict(zip(ANSWER, (texts, starts)))
+    return len(texts) == len(starts) and not {*map(type, texts)} - {str} and not {*map(type, starts)} - {int}
 
 
 def _class_name(value: Any, names: Sequence[str]) -> Any:
@@ -353,13 +352,10 @@ def json_rows(source: str) -> list[dict[str, Any]]:
     text = read_text(source)
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = []
         for number, line in enumerate(text.split("\n"), 1):
-            try:
-                found += [json.loads(line)] if line.strip() else []
-            except ValueError as error:
-                raise UserError(f"{source}:{number}: expected JSON, got: {error}; correct the file") from None
+            found += [parsed(line, f"{source}:{number}")] if line.strip() else []
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]

@@ -51,6 +51,7 @@ from bert_training.inputs.compressed_files import (
     without_query,
 )
 from bert_training.inputs.hub_datasets import from_hub, load_dataset
+from bert_training.inputs.json_files import parsed
 from bert_training.inputs.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
 
@@ -299,13 +300,9 @@ def row_lines(
 def json_rows(path: Path, lines: Iterable[tuple[int, str]], column: str) -> Iterator[tuple[int, str]]:
     """The field ``column`` of each line, with its number."""
     for number, line in lines:
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
-        yield number, text_of_row(row, f"{path}:{number}", column)
+        if line.strip():
+            place = f"{path}:{number}"
+            yield number, text_of_row(parsed(line, place), place, column)
 
 
 def parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:

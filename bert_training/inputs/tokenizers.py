@@ -98,7 +98,8 @@ def load_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
         tokenizer = vocabulary_tokenizer(folder / VOCABULARY, name, quiet=quiet)
     else:
         tokenizer = _of_transformers(name, folder, quiet, options)
-    _check_ids(name, folder, tokenizer)
+    added = fields_of(folder / TOKENIZER).get("added_tokens") if folder else None
+    _check_ids(name, tokenizer, {token["content"]: token["id"] for token in added or []})
     if folder is not None and (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
         _take_words(folder / VOCABULARY, tokenizer, quiet)
     return tokenizer
@@ -176,17 +177,15 @@ def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
-    except OSError:  # which says what it looked for
-        raise
-    except Exception as error:  # the libraries raise errors of all kinds for a damaged tokenizer
-        raise UserError(f"{name}: its tokenizer is damaged ({str(error) or type(error).__name__:.200})") from error
+    except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(f"{name}: no tokenizer can be opened there ({reason})") from error
 
 
-def _check_ids(name: str, folder: Path | None, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ValueError unless every id has one piece, and added tokens those of the file: the library repairs it."""
+def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase, stated: Mapping[str, int]) -> None:
+    """Raise UserError unless every id has one piece, and the stated ones theirs: the library repairs it in silence."""
     vocabulary = tokenizer.get_vocab()
-    added = fields_of(folder / TOKENIZER).get("added_tokens") if folder else None
-    wrong = [token["content"] for token in added or [] if vocabulary.get(token["content"]) != token["id"]]
+    wrong = [piece for piece, row in stated.items() if vocabulary.get(piece) != row]
     if wrong or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         found = f"{wrong[0]!r:.60} gets another id than its file says" if wrong else "its ids are not 0, 1, 2 and so on"
         raise UserError(
@@ -274,12 +273,7 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
     if path.name != VOCABULARY or not (added or others):
         return build_tokenizer(vocabulary, **settings)
     tokenizer = BertTokenizer.from_pretrained(path.parent, **settings)
-    found = tokenizer.get_vocab()
-    if wrong := [piece for piece, row in (vocabulary | added).items() if found.get(piece) != row]:
-        raise UserError(
-            f"{path.parent}: {wrong[0]!r:.60} should have the id {(vocabulary | added)[wrong[0]]} by vocab.txt and the "
-            f"files of added tokens beside it, but transformers gives it {found.get(wrong[0])}; correct these files"
-        )
+    _check_ids(str(path.parent), tokenizer, vocabulary | added)
     return tokenizer
 
 

@@ -74,7 +74,7 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.csv", "text,label\n", "expected rows, got none"),
         ("a.csv", "", "got an empty file"),
         ("a.txt", "text,label\n", "expected a file named .csv, .tsv, .jsonl, .json, .parquet"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', ":2: expected JSON, got: Expecting ',' delimiter"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', ":2: not valid JSON (Expecting ',' delimiter"),
         ("a.jsonl", '{"text": "a", "label": 1}\n[1]\n', "row 2: expected an object with fields, got [1]"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', "row 1: expected text as text, got ['a']"),

@@ -117,7 +117,7 @@ def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
     assert tokenizer("Cat [E1] new [E0]", add_special_tokens=False)["input_ids"] == [9, 11, 12, 10]
     assert tokenizer.convert_tokens_to_ids(["[E0]", "[E1]", "new"]) == [10, 11, 12]
     (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 14}')
-    with pytest.raises(ValueError, match=r"'new' should have the id 14 by vocab\.txt and the files of added tokens"):
+    with pytest.raises(ValueError, match=r"'new' gets another id than its file says"):
         load_tokenizer(str(tmp_path))
 
 

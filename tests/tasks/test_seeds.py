@@ -233,12 +233,12 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         write_summary(tmp_path / name, **(ours | change))
     control = (tmp_path / "control", pretrained, glue_files, "cola", "--seeds=2", "--model_impl=transformers", *QUICK)
     for name, message in (
-        ("nowhere", r"summary\.json: .*No such file"),
+        ("nowhere", r"No such file.*summary\.json"),
         ("seeds", "no run with the same seed"),
         ("data", "evaluated on other data, or has no metric in common; the runs are finished"),
         ("metrics", "evaluated on other data, or has no metric in common; the runs are finished"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, OSError), match=message):
             run(*control, "--compare_to", str(tmp_path / name))
     assert len(counted) == done
 

@@ -37,14 +37,14 @@ MISTAKES = [
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing; fill it in"),
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "row 2: expected a text, got nothing; fi"),
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": {}, "label": 0}\n', "row 2: expected text as text, got {}"),
-    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label"\n', ":2: expected JSON, got: Expecting ':'"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label"\n', ":2: not valid JSON (Expecting ':'"),
     ("own.jsonl", '{"text": "a", "label": 1}\n["b", 0]\n', "row 2: expected an object with fields, got ['b', 0]"),
     ("own.jsonl", '{"text": "a"}\n', "expected a column 'label' or 'labels' (name another with --label_column); got '"),
     ("own.jsonl", '{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "row 1: expected a label, got nothing"),
     ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', "row 2: the label 'x' may be a class"),
     ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "row 2: expected a label, got nothing"),
     ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', "row 1: expected a list in 'label', as "),
-    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected JSON"),
+    ("own.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: not valid JSON"),
     ("own.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', "row 2: expected a number; got '1"),
 ]  # fmt: skip
 
