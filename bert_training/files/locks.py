@@ -8,16 +8,12 @@ of the network file system, such as NFS 4.
 
 import atexit
 import contextlib
-import errno
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from bert_training.files.process import say
 from tokenization.errors import UserError
-
-# What the system says on a file system without locks.
-WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two differ on macOS
 
 _held: dict[Path, FileLock] = {}  # of this process; in a forked child, those of its parent, which are not locked
 
@@ -42,9 +38,7 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
     except Timeout:
         raise UserError(busy) from None
     except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise
-        say(f"warning: {path.parent} has no locks ({error.strerror}); let no other process write the same folder")
+        say(f"warning: {path.parent} cannot be locked ({error.strerror}); let no other process write there")
     _held[path] = lock
 
 

@@ -50,10 +50,9 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         try:
             with unpack(raw, mode="r") as stream:
                 yield stream
-        except ValueError:  # of what reads the content
-            raise
         except Exception as error:  # each of the libraries that unpack has types of its own
-            raise UserError(f"{path}: damaged {suffix} file ({error}); download or pack it again") from error
+            damaged = UserError(f"{path}: damaged {suffix} file ({error}); download or pack it again")
+            raise (error if isinstance(error, ValueError) else damaged) from error  # the former of who reads
 
 
 def parquet_file(path: str | os.PathLike[str], stream: IO[bytes]) -> "ParquetFile":

@@ -1,7 +1,7 @@
 """Read JSON files: those of models, and the records of runs, such as run.json."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,24 +43,31 @@ def fields_of(path: Path) -> dict[str, Any]:
 # --- records of runs -------------------------------------------------------------------------------------------------
 
 
-def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str, Any]:
+def read_record(
+    path: Path,
+    remedy: str,
+    needs: Iterable[str] = (),
+    is_whole: Callable[[dict[str, Any]], bool] = lambda content: True,
+) -> dict[str, Any]:
     """The JSON object in a file that a run wrote.
 
     Args:
         remedy: what the user can do if the file is damaged.
         needs: keys that the object must have.
+        is_whole: whether its content agrees with its own checksum.
 
     Raises:
         UserError: the file holds something else.
         OSError: it cannot be read.
     """
+    content: dict[str, Any] = {}
     try:
         content = read_object(path)
         problem = ", ".join(f"it lacks {name}" for name in needs if name not in content)
     except UserError as error:
-        content, problem = {}, str(error)
-    if problem:
-        raise UserError(f"{path}: damaged or edited ({problem}); {remedy}")
+        problem = str(error)
+    if problem or not is_whole(content):
+        raise UserError(f"{path}: damaged or edited ({problem or 'its checksum is another'}); {remedy}")
     return content
 
 
@@ -76,10 +83,8 @@ def check_format(path: Path, record: dict[str, Any]) -> None:
 def finished_hashes(path: Path) -> dict[str, str]:
     """The hashes in a ``hashes.json``, by the names of the files. Raises UserError if it is damaged or edited."""
     remedy = "copy the folder again or, if you trust it as it is, delete this file"
-    record = read_record(path, remedy, needs=("sha256", "checksum"))
-    if record != hashes_record(record["sha256"]):
-        raise UserError(f"{path}: damaged or edited; {remedy}")
-    return record["sha256"]
+    needs = ("sha256", "checksum")
+    return read_record(path, remedy, needs, lambda record: record == hashes_record(record["sha256"]))["sha256"]
 
 
 def read_events(path: Path) -> list[dict]:

@@ -24,7 +24,7 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -178,9 +178,14 @@ def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], sour
     names = chosen(header, columns, source)
     there = [column for column in columns if column.role in names]
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
+    check_rows(found, source)
+    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
+
+
+def check_rows(found: Sized, source: str) -> None:
+    """Raise UserError if there are none."""
     if not len(found):
         raise UserError(f"{source}: expected rows, got none")
-    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 
 def _as_text(values: Any, column: Column, source: str) -> Any:

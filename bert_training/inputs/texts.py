@@ -104,14 +104,14 @@ def entries_of(given: Iterable[str | os.PathLike[str]]) -> list[Entry]:
     entries = []
     for one in [os.fspath(path) for path in given]:
         files = _fetched(one) if is_url(one) else _local(one)
-        if others := [str(path) for path in files if not has_text(path)]:
-            more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+        others = [str(path) for path in files if not has_text(path)]
+        if others or not files:
+            found = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else "")
             raise UserError(
-                f"{one}: expected files named {EXPECTED}, got {', '.join(others[:_SHOWN])}{more}; choose the files of "
-                "text with a pattern, such as 'folder/**/*.txt', or give a data set of save_to_disk as --dataset_name"
+                f"{one[:200]}: expected files named {EXPECTED}, got {found or 'no file of text'}; check the path, or "
+                "choose the files of text with a pattern, such as 'folder/**/*.txt' (a data set of save_to_disk is a "
+                "--dataset_name)"
             )
-        if not files:
-            raise UserError(f"{one[:200]}: no file of text is there; check the path")
         entries.append(Entry(one, files))
     seen: dict[str, Entry] = {}
     for entry in entries:

@@ -54,7 +54,7 @@ def test_folders_and_patterns_have_the_rules_of_local_ones(server):
     again()
     with pytest.raises(ValueError, match=r"memory://top/b: expected files named .* got table\.csv"):
         expand("memory://top/b")
-    with pytest.raises(ValueError, match="no file of text is there"):
+    with pytest.raises(ValueError, match="got no file of text"):
         expand("memory://top/x*")
     with pytest.raises(FileNotFoundError, match=r"none/a\.txt"):
         expand("memory://none/a.txt")

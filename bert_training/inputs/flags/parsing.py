@@ -34,11 +34,12 @@ from tokenization.errors import UserError
 def words_of_config(path: str) -> list[str]:
     """The flags in a file, as words of the command line. Raises UserError if it is no file of flags."""
     try:
-        content = yaml.load(Path(path).read_bytes(), yaml.BaseLoader) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"--config {path}: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"--config {path}: expected a flag on each line, such as learning_rate: 5e-5")
+        content = dict(yaml.load(Path(path).read_bytes(), yaml.BaseLoader) or {})
+    except (OSError, yaml.YAMLError, ValueError, TypeError) as error:
+        told = " ".join(str(error).split())
+        raise UserError(
+            f"--config {path}: expected a flag on each line, such as learning_rate: 5e-5; got {told}"
+        ) from None
     words: list[str] = []
     for name, value in content.items():
         words += [f"--{name}", *map(str, value)] if isinstance(value, list) else [f"--{name}={value}"]

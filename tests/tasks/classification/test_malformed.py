@@ -147,6 +147,7 @@ def test_200_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes,
                 "expected a header",
                 "may be a class",
                 "UTF-16",
+                "expected Unicode text",
             )
             assert re.search(rf"/{seed}\.{kind}.*(:|[Rr]ow #?|line )\d", text) or any(
                 map(text.__contains__, whole_file)
