@@ -41,7 +41,7 @@ import modeling_bert_repro
 from bert_training.engine.errors import report_errors
 from bert_training.engine.precision import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
-from bert_training.files.locks import hold, release, sweep
+from bert_training.files.locks import hold, release
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.networks.initial_weights import load_network
@@ -60,8 +60,6 @@ def main(argv: list[str] | None = None) -> None:
     target = Path(args.output_file)
     lock = target.with_name(f".{target.name}.lock")
     exists = f"--output_file {target} exists; give another name that ends in .jsonl or .npz, or delete it"
-    if target.exists():
-        sweep(lock)  # left by a process that was killed after it had written the file
     if target.exists() or target.suffix not in (".jsonl", ".npz"):
         raise UserError(exists if target.exists() else f"--output_file {target}: expected a name in .jsonl or .npz")
     config = checkpoint_config(args.model_name_or_path)

@@ -41,8 +41,7 @@ from bert_deploy.verify_scores import check_scores, files_in
 from bert_training.cards.curves import CURVES
 from bert_training.files.hashing import FOLDERS, HASHES, sha256
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.json_files import read_object
-from bert_training.inputs.records import RESULTS, finished_hashes
+from bert_training.inputs.json_files import RESULTS, finished_hashes, read_object
 from bert_training.record import RUN, SUMMARY, Record, read_summary
 from tokenization.errors import UserError
 

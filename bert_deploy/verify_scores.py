@@ -23,8 +23,7 @@ from bert_training.files.hashing import checksums, sha256
 from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
-from bert_training.inputs.json_files import read_object
-from bert_training.inputs.records import RESULTS
+from bert_training.inputs.json_files import RESULTS, read_object
 from bert_training.record import Record
 from bert_training.tasks.classification.scores import value_of
 from tokenization.errors import UserError

@@ -6,11 +6,9 @@ The command that is started again makes only the shards that are missing. For ma
 executors of datatrove: examples/datatrove_corpus.py.
 """
 
-from pathlib import Path
-
-from bert_training.files.cores import usable_cores
+from bert_training.files.process import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.texts import PLACES, check_apart, check_entries
+from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.build_corpus import build_corpus
 
@@ -35,8 +33,7 @@ def main(argv: list[str] | None = None) -> None:
         "--num_workers", "--num-workers", type=int, default=usable_cores(), help="default: the cores it may use"
     )
     args = parser.parse_args(argv)
-    check_apart(args.train_file, Path(args.output_dir))
-    files = check_entries(args.train_file, print)
+    files = check_files(args.train_file)
     tokenizer = load_tokenizer(args.tokenizer_name, quiet=True)
     corpus = build_corpus(files, tokenizer, args.output_dir, args.num_workers, text_column=args.text_column)
     print(

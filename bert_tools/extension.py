@@ -14,7 +14,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.files.atomic import check_free, make_folder, new_folder, write_json
 from bert_training.inputs.flags.pretraining import ROUNDED_TO
 from bert_training.inputs.models import WEIGHT_FILES, check_fit, checkpoint_config
-from bert_training.inputs.texts import check_entries, read_lines
+from bert_training.inputs.texts import check_files, read_lines
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import load_network
@@ -71,7 +71,7 @@ def extend_from_flags(parser: argparse.ArgumentParser, args: argparse.Namespace)
         parser.error("--extend_vocab with a number chooses the pieces from a text; give --train_file")
     lines = None
     if args.train_file:
-        files = check_entries(args.train_file, print, args.text_column)
+        files = check_files(args.train_file)
         lines = tqdm(read_lines(files, args.text_column), unit=" lines", desc="reading", disable=None)
     extend_folder(args.extend, number or args.extend_vocab, lines, args.output_dir, args.pad_vocab_to_multiple_of)
 

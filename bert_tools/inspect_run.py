@@ -28,7 +28,7 @@ from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import is_mixed, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.inputs.records import read_events
+from bert_training.inputs.json_files import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus, Shard, unigram_entropy
@@ -90,10 +90,10 @@ def _coverage_measurements(counts: Coverage) -> list[Measurement]:
     if not counts.is_known:
         unknown += f"; {counts.remedies(OTHER_VOCABULARY)}"
     measurements = [Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01)]
-    stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
-    if not counts.keeps_marks:
+    stripped = f"accents or vowel signs are stripped from {counts.stripping.text()}; fine below 1 %"
+    if counts.stripping.matters:
         stripped += f"; {KEEP_ACCENTS}"
-    return [*measurements, Measurement("accents", stripped, counts.keeps_marks)]
+    return [*measurements, Measurement("accents", stripped, not counts.stripping.matters)]
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measurement]:

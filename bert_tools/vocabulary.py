@@ -17,9 +17,9 @@ from typing import Any
 
 from bert_tools.extension import add_extension_flags, extend_from_flags
 from bert_training.files.atomic import make_folder
-from bert_training.files.cores import usable_cores
+from bert_training.files.process import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.texts import PLACES, check_apart, check_entries
+from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.word_counts import count_words_of_files
 from tokenization.extend_vocabulary import UNUSED
@@ -52,7 +52,7 @@ def learn_vocabulary(
         OSError: the tokenizer could not be written.
     """
     paths = [files] if isinstance(files, str | os.PathLike) else files
-    checked = check_entries(paths, logger.warning, text_column)
+    checked = check_files(paths)
     count = partial(count_words_of_files, checked, text_column=text_column, num_workers=num_workers, progress=progress)
     return train_wordpiece((), vocab_size, progress=progress, count=count, **settings)
 
@@ -125,7 +125,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")
     make_folder(Path(args.output_dir).parent)  # before hours of reading
-    check_apart(args.train_file or (), args.output_dir)
     if args.extend is not None:
         return parser, args
     for name in ("extend_vocab", "pad_vocab_to_multiple_of"):

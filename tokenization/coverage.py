@@ -1,7 +1,12 @@
-"""How much of a text reaches the model: the shares of [UNK], in tokens and in characters, and of stripped accents.
+"""What a tokenizer loses of a text: the shares of [UNK], in tokens and in characters, and of stripped accents.
 
 A word of any length becomes one [UNK] if it has a character that the vocabulary lacks or more than 100 characters.
 Tokens alone therefore show too little: in text without spaces, one [UNK] in a hundred tokens may be half of the text.
+
+To strip accents, BERT's normalisation decomposes every character (NFD) and drops all non-spacing marks (Mn). In
+English this concerns few words. In many scripts these marks are vowels (में becomes म) or tell letters apart (が becomes
+か), Hangul falls apart into its letters, and German or Vietnamese words become other words (schön, schon). So whether a
+vocabulary strips them is decided by the text that it is learnt from, if the user does not decide it.
 """
 
 import functools
@@ -10,11 +15,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
-from .accents import Stripping, is_of_other_script, marks, share_of_others
 from .errors import UserError
 from .fingerprint import tokenizer_json
 
@@ -25,9 +30,12 @@ if TYPE_CHECKING:
 UNKNOWN_FROM = 0.05
 # From this share of the letters on, nearly all inputs look the same, and nothing can be learnt from them.
 UNUSABLE_FROM = 0.95
+# The share of the characters, in words that stripping accents changes, from which it matters. In English Wikipedia it
+# changes a quarter of it.
+NEGLIGIBLE = 0.01
 # The tokenizer encodes a longer word as one [UNK]. It is the limit of every reader of a BERT folder.
 MAX_WORD_LENGTH = 100
-SEGMENT_FIRST = "put spaces between the words of the text with a word segmenter first (docs/tokenization.md)"
+SEGMENT_FIRST = "put spaces between the words of the text first (docs/tokenization.md)"
 # So many characters are encoded to see how much reaches the model, and so many of one text.
 SAMPLE, OF_A_TEXT = 1 << 20, 20_000
 # The hash of a place is its product with this odd number (Fibonacci hashing), which spreads neighbours evenly.
@@ -37,8 +45,9 @@ _ODD, _HASHES = 0x9E3779B97F4A7C15, 1 << 64
 class Sample:
     """Texts drawn from all that are added, spread evenly over their places.
 
-    A text is drawn if a hash of its place is low: the lowest ones, as long as they have at most ``characters``. Samples
-    of parts of a text therefore make that of the whole (``merge``), however it was divided.
+    A text is drawn if a hash of its place is low: the lowest ones, as long as they have at most ``characters``, and the
+    lowest one in any case. Samples of parts of a text therefore make that of the whole (``merge``), however it was
+    divided.
 
     Args:
         characters: the largest number of characters in the sample, unless its first text alone has more.
@@ -46,31 +55,32 @@ class Sample:
     """
 
     def __init__(self, characters: int = SAMPLE, below: int = _HASHES):
-        self._most, self._characters = characters, 0
+        self._most, self._below = characters, below
         self._drawn: list[tuple[int, str]] = []
-        self._lowest: list[tuple[int, str]] = []  # one text, as long as none has a hash below ``below``
-        self._below = below
-        self._limit = _HASHES  # no text with a higher hash is of use, but one with an equal hash may be
-        self._added = 0
+        self._characters = self._added = 0
+        self._limit = _HASHES  # no text with a higher hash is of use
 
     def add(self, text: str, place: int | None = None) -> None:
         """Add a text with its place, a number that no other text has, below 2^64; by default how many were added."""
         drawn = (self._added if place is None else place) * _ODD % _HASHES
         self._added += 1
-        if drawn <= self._limit:
-            self._take(drawn, text[:OF_A_TEXT])
+        self.merge([(drawn, text[:OF_A_TEXT])])
 
     def merge(self, drawn: Iterable[tuple[int, str]]) -> None:
         """Add what another sample has drawn, of the same ``characters`` and ``below``."""
         for number, text in drawn:
-            if number <= self._limit:
-                self._take(number, text)
+            if number > self._limit:
+                continue
+            self._drawn.append((number, text))
+            self._characters += len(text)
+            if self._characters > 2 * self._most:
+                self._prune()
 
     @property
     def drawn(self) -> list[tuple[int, str]]:
         """The texts with their hashes, in the order of the hashes."""
         self._prune()
-        return self._drawn or self._lowest
+        return self._drawn
 
     @property
     def texts(self) -> list[str]:
@@ -84,26 +94,99 @@ class Sample:
                 self.add(text)
             yield text
 
-    def _take(self, drawn: int, text: str) -> None:
-        if drawn >= self._below:
-            if not self._drawn:
-                self._lowest = [min([(drawn, text), *self._lowest])]
-                self._limit = self._lowest[0][0]
-            return
-        self._limit = min(self._limit, self._below - 1)
-        self._drawn.append((drawn, text))
-        self._characters += len(text)
-        if self._characters > 2 * self._most:
-            self._prune()
-
     def _prune(self) -> None:
         self._drawn.sort()
         sums = itertools.accumulate(len(text) for _, text in self._drawn)
-        kept = max(1, sum(1 for _ in itertools.takewhile(lambda total: total <= self._most, sums)))
+        fit = (total <= self._most and number < self._below for total, (number, _) in zip(sums, self._drawn))
+        kept = max(1, sum(itertools.takewhile(bool, fit)))
         if kept < len(self._drawn):
             self._limit = self._drawn[kept][0]
             del self._drawn[kept:]
             self._characters = sum(len(text) for _, text in self._drawn)
+
+
+# --- accents ---------------------------------------------------------------------------------------------------------
+
+
+class Stripping(NamedTuple):
+    """What stripping accents changes in a text.
+
+    Attributes:
+        share: the share of the characters that are in words that it changes; of characters, because a text without
+            spaces has few words for its length.
+        example: the most frequent one of these words, before and after; None if there is none.
+    """
+
+    share: float
+    example: tuple[str, str] | None
+
+    @property
+    def matters(self) -> bool:
+        """Whether more than a negligible share of the text would change."""
+        return self.share >= NEGLIGIBLE
+
+    def text(self) -> str:
+        """The share, and the example with its script: "61.2% of the characters (Devanagari: में becomes म)"."""
+        shown = ""
+        if self.example:
+            before, after = self.example
+            shown = f" ({script_of(before)}: {before[:20]} becomes {after[:20] or 'nothing'})"
+        return f"words with {self.share:.1%} of the characters{shown}"
+
+
+def strip_words(words: Counter[str], tokenize_chinese_chars: bool = True) -> tuple[Counter[str], Stripping]:
+    """(counts of the words after stripping, what it changes), for lower-cased words and their counts.
+
+    The counts are those that ``count_words`` would have found with ``strip_accents``: the order of lower-casing and
+    stripping makes no difference for any code point.
+
+    Args:
+        tokenize_chinese_chars: as the words were counted.
+    """
+    normalizer = normalizers.BertNormalizer(
+        lowercase=True, strip_accents=True, handle_chinese_chars=tokenize_chinese_chars
+    )
+    split = pre_tokenizers.BertPreTokenizer()
+    stripped: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
+    for word, count in words.items():
+        parts = [part for part, _ in split.pre_tokenize_str(normalizer.normalize_str(word))]
+        for part in parts:
+            stripped[part] += count
+        kept = without_selectors(word)  # nothing of a selector behind punctuation, which is a word of its own
+        if parts != ([kept] if kept else []):
+            changed[word] = count
+    example = min(changed, key=lambda word: (-changed[word], word), default=None)
+    shown = None if example is None else (example, normalizer.normalize_str(example).strip())
+    return stripped, Stripping(_characters(changed) / max(1, _characters(words)), shown)
+
+
+def _characters(words: Counter[str]) -> int:
+    return sum(len(word) * count for word, count in words.items())
+
+
+def marks(text: str) -> int:
+    """The number of non-spacing marks in a text after decomposition, without variation selectors."""
+    if text.isascii():
+        return 0
+    decomposed = unicodedata.normalize("NFD", without_selectors(text))
+    return sum(unicodedata.category(char) == "Mn" for char in decomposed)
+
+
+def without_selectors(text: str) -> str:
+    """The text without variation selectors, which choose a glyph, such as the coloured one of an emoji."""
+    if text.isascii():
+        return text
+    return "".join(char for char in text if not ("\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"))
+
+
+def script_of(word: str) -> str:
+    """The script of the first letter in a word, as its Unicode name says: "Devanagari"."""
+    letter = next(filter(str.isalpha, word), "")
+    return unicodedata.name(letter, "UNKNOWN").split()[0].capitalize() if letter else "Unknown"
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -118,12 +201,8 @@ class Coverage:
         long_characters: those of them in words of more than 100 characters.
         letters: characters that are letters, because almost every vocabulary has digits and punctuation.
         unknown_letters: those in [UNK].
-        words: strings between white space.
-        stripped_words: those that lose a non-spacing mark, such as an accent or a vowel sign.
-        example: the most frequent one of them, before and after.
-        other_characters: characters of the words in scripts other than Latin.
-        stripped_other_characters: those in words that lose a mark.
-        other_example: the most frequent one of these words, before and after.
+        stripped_characters: those in words that lose a non-spacing mark, such as an accent or a vowel sign.
+        example: the most frequent one of these words, before and after.
         unknown: the most frequent string that becomes [UNK], one with letters if there is any, cut to 20 characters.
     """
 
@@ -134,12 +213,8 @@ class Coverage:
     long_characters: int = 0
     letters: int = 0
     unknown_letters: int = 0
-    words: int = 0
-    stripped_words: int = 0
+    stripped_characters: int = 0
     example: tuple[str, str] | None = None
-    other_characters: int = 0
-    stripped_other_characters: int = 0
-    other_example: tuple[str, str] | None = None
     unknown: str | None = None
 
     @property
@@ -154,39 +229,27 @@ class Coverage:
 
     @property
     def stripping(self) -> Stripping:
-        """What is stripped, as shares of the words and of the characters in scripts other than Latin."""
-        others = share_of_others(self.stripped_other_characters, self.other_characters, self.characters)
-        return Stripping(self.stripped_words / max(1, self.words), self.example, others, self.other_example)
+        """What is stripped."""
+        return Stripping(self.stripped_characters / max(1, self.characters), self.example)
 
     @property
     def is_known(self) -> bool:
         """Whether so little is [UNK] that it needs no warning."""
         return max(self.token_share, self.character_share) < UNKNOWN_FROM
 
-    @property
-    def keeps_marks(self) -> bool:
-        """Whether so few words lose a mark that it needs no warning."""
-        return not self.stripping.matters
-
     def facts(self) -> dict[str, Any]:
         """The counts for a JSON file."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return asdict(self) | {"example": list(self.example) if self.example else None}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> "Coverage":
-        """The counts that ``facts`` wrote; names that this version does not know are left out."""
-        known = {name: value for name, value in facts.items() if name in cls.__dataclass_fields__}
-        known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}  # the examples
-        return cls(**known)
+        """The counts that ``facts`` wrote."""
+        return cls(**facts | {"example": tuple(facts["example"]) if facts["example"] else None})
 
     def summary(self) -> str:
         """The shares of [UNK] in one clause."""
         characters = f" and holds {self.character_share:.1%} of the characters" if self.characters else ""
         return f"[UNK] is {self.token_share:.1%} of the tokens{characters}"
-
-    def stripped(self) -> str:
-        """The share of the words that lose a mark, or of the text in other scripts, with an example."""
-        return self.stripping.text()
 
     def warnings(self, of: str, other_vocabulary: str, keep_accents: str) -> list[str]:
         """One sentence about [UNK] and one about stripped marks, if they concern more than a few words.
@@ -199,22 +262,16 @@ class Coverage:
         found = []
         if not self.is_known:
             example = f", such as {self.unknown!r}" if self.unknown else ""
-            found.append(
-                f"warning: {of}: {self.summary()}{example}, which the model cannot tell apart; "
-                f"{self.remedies(other_vocabulary)}"
-            )
-        if not self.keeps_marks:
-            found.append(
-                f"warning: {of}: the tokenizer strips accents or vowel signs from {self.stripped()}, so that different "
-                f"words become equal; {keep_accents}"
-            )
+            found.append(f"warning: {of}: {self.summary()}{example}; {self.remedies(other_vocabulary)}")
+        if self.stripping.matters:
+            found.append(f"warning: {of}: accents or vowels are stripped from {self.stripping.text()}; {keep_accents}")
         return found
 
     def check_usable(self, of: str, other_vocabulary: str) -> None:
         """Refuse a text of which practically all is [UNK]: its inputs look the same, and nothing can be learnt from it.
 
         Raises:
-            ValueError: at least 95 % of the letters are in [UNK].
+            UserError: at least 95 % of the letters are in [UNK].
         """
         share = self.unknown_letters / max(1, self.letters)
         if share >= UNUSABLE_FROM:
@@ -229,12 +286,7 @@ class Coverage:
         Args:
             other_vocabulary: how the user gets a vocabulary with the characters of the text.
         """
-        remedies = []
-        if self.long_characters > self.unknown_characters / 10:
-            remedies.append(f"words of more than {MAX_WORD_LENGTH} characters are [UNK]: {SEGMENT_FIRST}")
-        if self.long_characters <= self.unknown_characters * 9 / 10:
-            remedies.append(f"for characters that the vocabulary lacks, {other_vocabulary}")
-        return "; ".join(remedies)
+        return SEGMENT_FIRST if self.long_characters > self.unknown_characters / 2 else other_vocabulary
 
 
 def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Coverage:
@@ -293,21 +345,14 @@ def _count(
 
 def _count_stripped(counts: Coverage, normalizer: Any, words: Counter[str]) -> None:
     """Add the words that lose a mark in a normaliser."""
-    counts.words = words.total()
-    most = most_of_others = 0
+    most = 0
     for word, count in sorted(words.items()):
-        other = is_of_other_script(word)
-        counts.other_characters += len(word) * count if other else 0
         if before := marks(word):
             after = normalizer.normalize_str(word).strip()
             if marks(after) < before:
-                counts.stripped_words += count
+                counts.stripped_characters += len(word) * count
                 if count > most:
                     counts.example, most = (word[:20], after[:20]), count
-                if other:
-                    counts.stripped_other_characters += len(word) * count
-                if other and count > most_of_others:
-                    counts.other_example, most_of_others = (word[:20], after[:20]), count
 
 
 def lost_characters(words: Counter[str], pieces: Iterable[str]) -> list[str]:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from .accents import NEGLIGIBLE, strip_words
-from .coverage import MAX_WORD_LENGTH, lost_characters
+from .coverage import MAX_WORD_LENGTH, NEGLIGIBLE, lost_characters, strip_words
 from .errors import UserError
 
 if TYPE_CHECKING:

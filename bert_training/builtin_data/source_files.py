@@ -10,11 +10,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bert_training.builtin_data import docstrings
 from bert_training.builtin_data.docstrings import Docstring, Parameter
+from bert_training.files.process import usable_cores
 
 SKIPPED_FOLDERS = {
     "benchmarks",
@@ -64,27 +66,18 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
             at most 8.
 
     Raises:
-        RuntimeError: a child fails.
+        subprocess.CalledProcessError: a child fails.
     """
-    workers = workers or min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    workers = workers or min(8, usable_cores())
     by_size = sorted(files, key=lambda file: (-os.path.getsize(file[0]), file))
-    children = []
-    for worker in range(workers):
-        child = subprocess.Popen(
-            [sys.executable, "-S", docstrings.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
-        )
-        assert child.stdin is not None
-        child.stdin.write(json.dumps(by_size[worker::workers]))
-        child.stdin.close()
-        children.append(child)
-    documents: list[Docstring] = []
-    for child in children:
-        assert child.stdout is not None
-        records = json.loads(child.stdout.read() or "[]")
-        child.stdout.close()
-        if child.wait():
-            raise RuntimeError(f"reading docstrings failed in a child process (exit status {child.returncode})")
-        documents += from_records(records)
+
+    def read(worker: int) -> list[Docstring]:
+        program, part = [sys.executable, "-S", docstrings.__file__], json.dumps(by_size[worker::workers])
+        done = subprocess.run(program, input=part, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+        return from_records(json.loads(done.stdout))
+
+    with ThreadPoolExecutor(workers) as pool:
+        documents = [document for part in pool.map(read, range(workers)) for document in part]
     return sorted(documents, key=lambda document: (document.module, document.name, document.kind, document.summary))
 
 

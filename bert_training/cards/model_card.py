@@ -28,8 +28,7 @@ from bert_training.inputs.flags.natures import CARD
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
-from bert_training.inputs.json_files import fields_of
-from bert_training.inputs.records import read_events
+from bert_training.inputs.json_files import fields_of, read_events
 from bert_training.record import Record
 
 BUILTIN = "documentation carried by this Python installation"

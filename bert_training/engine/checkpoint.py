@@ -29,7 +29,7 @@ from bert_training.files.hashing import checksums
 from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
 from bert_training.inputs.flags.scripts import chooses_best, flags_with
 from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.inputs.records import FORMAT, check_format
+from bert_training.inputs.json_files import FORMAT, check_format
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 

@@ -8,6 +8,7 @@ to look for something wrong in the input, so they keep their traceback.
 import atexit
 import contextlib
 import gc
+import io
 import os
 import sys
 import traceback
@@ -16,7 +17,6 @@ from collections.abc import Callable
 import torch
 
 from bert_training.files.atomic import DiskError
-from bert_training.files.harmless_output import harmless_output
 from bert_training.inputs.flags.scripts import SCRIPTS
 from tokenization.errors import UserError
 
@@ -41,7 +41,7 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
     or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
-    All output, also that of libraries, has control characters escaped (``HarmlessStream``).
+    Characters that the encoding of the terminal lacks are printed as escapes.
 
     Args:
         without_memory: what to do if there is no more memory; for the scripts that train it is LESS_MEMORY.
@@ -52,8 +52,10 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
     """
     atexit.unregister(end_without_searching)  # once is enough, however many commands a process runs
     atexit.register(end_without_searching)
-    with harmless_output():
-        return _status(main, without_memory)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return _status(main, without_memory)
 
 
 def end_without_searching() -> None:

@@ -36,7 +36,7 @@ from bert_training.inputs.flags.parsing import config_facts
 from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments
-from bert_training.inputs.records import FORMAT
+from bert_training.inputs.json_files import FORMAT
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 

@@ -10,7 +10,7 @@ from accelerate.utils import get_int_from_env
 from bert_training import record
 from bert_training.cards.hub_upload import upload
 from bert_training.files.atomic import make_folder, remove_folder
-from bert_training.files.locks import hold, release, sweep
+from bert_training.files.locks import hold, release
 from bert_training.inputs.flags.natures import FREE
 from bert_training.inputs.flags.scripts import flags_with, script_of
 from bert_training.inputs.flags.shared import SharedArguments
@@ -134,9 +134,8 @@ def report_finished(args: SharedArguments) -> None:
 def remove_rest(folder: Path) -> None:
     """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
 
-    A process that is killed after it has written ``all_results.json`` leaves these folders and its lock.
+    A process that is killed after it has written ``all_results.json`` leaves these folders.
     """
-    sweep(folder / LOCK)
     rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
     for path in sorted(rest):
         try:

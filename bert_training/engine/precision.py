@@ -46,7 +46,7 @@ class Settled:
 
     def said(self) -> str:
         """For the user."""
-        return f"--mixed_precision {AUTO}: {self.precision}; {self.why}"
+        return f"--mixed_precision {AUTO}: {self.why}"
 
     def facts(self) -> dict[str, Any]:
         """For run.json: why the type was chosen, once."""
@@ -92,7 +92,7 @@ def choose(args: SharedArguments, folders: Sequence[str]) -> Settled:
     best = _of_this_machine(args)
     if began := _first_start(folders):
         precision, facts = began
-        why, first = f"as the run began; for this machine, auto would choose {best.why}", facts.get(CHOSEN)
+        why, first = f"{precision}; as the run began; for this machine, auto would choose {best.why}", facts.get(CHOSEN)
         return Settled(precision, why, first=first if isinstance(first, dict) else None)
     for path in (Path(folder, "run.json") for folder in folders):
         if path.is_file():  # the run goes on from its checkpoint, and writes this file again

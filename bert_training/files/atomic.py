@@ -23,7 +23,6 @@ the disk the draft is removed, and the old content is still there.
 """
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -36,9 +35,6 @@ from typing import IO, Any
 
 from bert_training.files.hashing import is_plain_name, sha256
 from tokenization.errors import UserError
-
-# What a file system says whose folders cannot be synced, such as some shared folders of virtual machines.
-WITHOUT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP)
 
 
 class DiskError(OSError):
@@ -55,19 +51,17 @@ def written(path: Path) -> Iterator[None]:
         cause = error.__context__ if isinstance(error, RuntimeError) else error
         of_disk = isinstance(cause, OSError) or "(os error" in str(cause)
         told = isinstance(cause, DiskError | BrokenPipeError) or getattr(cause, "filename", None) is not None
-        if told or not of_disk:
-            raise
-        raise DiskError(f"{path} could not be written ({getattr(cause, 'strerror', None) or cause})") from error
+        named = DiskError(f"{path} could not be written ({getattr(cause, 'strerror', None) or cause})")
+        raise (error if told or not of_disk else named) from error
 
 
 def sync(path: Path) -> None:
     """Wait until the content of a file, or the list of names in a folder if the system can, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    except OSError as error:
-        if not path.is_dir() or error.errno not in WITHOUT_SYNC:
-            raise
+        # Some shared folders of virtual machines cannot be synced.
+        with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -215,19 +209,13 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 
 def check_free(path: Path) -> None:
-    """Raise ValueError if something is there already."""
+    """Raise UserError if something is there already."""
     if is_occupied(path):
         raise UserError(f"{path} is not an empty folder; give another")
 
 
 def is_occupied(path: Path) -> bool:
-    """Whether something is there already; an empty folder does not count.
-
-    Raises:
-        ValueError: it is the current folder, which a new one could not replace without pulling it from under the user.
-    """
-    if os.path.realpath(path) == os.getcwd():  # Path.resolve fails at a link to itself
-        raise UserError(f"{path} is the current folder, which would be replaced; name a folder in it")
+    """Whether something is there already; an empty folder does not count."""
     return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 

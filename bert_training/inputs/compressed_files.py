@@ -9,9 +9,12 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from tokenization.errors import UserError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 PACKED = {".xz": "xz", ".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # suffix: its name for fsspec
 
@@ -34,45 +37,46 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file as a binary stream of its content, unpacked if its name ends in one of ``PACKED``.
 
     Raises:
-        UserError: the file cannot be opened, or turns out to be damaged while it is read.
+        OSError: the file cannot be opened.
+        UserError: it turns out to be damaged while it is read.
     """
-    try:
-        raw = open(path, "rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    with raw:
+    with open(path, "rb") as raw:
         if (suffix := Path(path).suffix) not in PACKED:
             yield raw
             return
         from fsspec.compression import compr
 
-        if PACKED[suffix] not in compr:
-            raise UserError(f"{path}: to read it, Python before 3.14 needs pip install backports.zstd")
+        unpack = compr[PACKED[suffix]]
         try:
-            with compr[PACKED[suffix]](raw, mode="r") as stream:
+            with unpack(raw, mode="r") as stream:
                 yield stream
-        except ValueError:  # of what reads the content
-            raise
         except Exception as error:  # each of the libraries that unpack has types of its own
-            raise UserError(f"{path}: damaged {suffix} file ({error}); download or pack it again") from error
+            damaged = UserError(f"{path}: damaged {suffix} file ({error}); download or pack it again")
+            raise (error if isinstance(error, ValueError) else damaged) from error  # the former of who reads
 
 
-def numbered_lines(path: str | os.PathLike[str], keep_ends: bool = False) -> Iterator[tuple[int, str]]:
+def parquet_file(path: str | os.PathLike[str], stream: IO[bytes]) -> "ParquetFile":
+    """The table in a stream. UserError, which names the file, if there is none."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(stream)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a Parquet file, or damaged ({error}); fetch the file again") from error
+
+
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end); a byte-order mark is removed.
 
-    Args:
-        keep_ends: leave the line ends in the text.
-
     Raises:
-        UserError: the file is missing, damaged or not UTF-8, or it has a NUL byte.
+        UserError: the file is damaged or not UTF-8.
     """
     with open_packed(path) as stream:
-        yield from decoded_lines(path, stream, keep_ends)
+        yield from decoded_lines(path, stream)
 
 
-def decoded_lines(
-    path: str | os.PathLike[str], stream: ReadsLines, keep_ends: bool = False, first: int = 1
-) -> Iterator[tuple[int, str]]:
+def decoded_lines(path: str | os.PathLike[str], stream: ReadsLines, first: int = 1) -> Iterator[tuple[int, str]]:
     """Like ``numbered_lines``, for a stream that is already open.
 
     Args:
@@ -83,33 +87,17 @@ def decoded_lines(
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise _not_utf8(f"{path}:{number}", error, error.start + 1) from None
-        if "\0" in text:
-            raise UserError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
-        yield number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
+            raise UserError(
+                f"{path}:{number}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column "
+                f"{error.start + 1}; convert the file to UTF-8 (a spreadsheet saves 'CSV UTF-8'; or iconv -f latin1 -t "
+                "utf-8)"
+            ) from None
+        yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The whole content as text, without a byte-order mark.
-
-    Raises:
-        UserError: the file is missing, damaged or not UTF-8.
-    """
-    with open_packed(path) as stream:
-        content = stream.read()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        column = error.start - error.object.rfind(b"\n", 0, error.start)
-        raise _not_utf8(f"{path}:{line}", error, column) from None
-
-
-def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> UserError:
-    return UserError(
-        f"{where}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
-        "convert the file to UTF-8 (a spreadsheet saves 'CSV UTF-8'; or iconv -f latin1 -t utf-8)"
-    )
+    """The lines of a file as one text. Raises as ``numbered_lines`` does."""
+    return "\n".join(line for _, line in numbered_lines(path))
 
 
 def without_query(entry: str) -> str:

@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from bert_training.inputs.compressed_files import numbered_lines
-from bert_training.inputs.rows import Rows, facts_of
+from bert_training.inputs.rows import Rows, check_rows, facts_of
 from tokenization.errors import UserError
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
@@ -61,8 +61,7 @@ def read_conll(path: str | Path) -> Rows:
                 found[name].append(value)
         found["tokens"][-1].append(fields[0])
         found["tags"][-1].append(fields[-1])
-    if not first:
-        raise UserError(f"{path}:1: expected lines of a word and its tag, got an empty file")
+    check_rows(found["tokens"], str(path))
     there = [name for name in found if (name != "tags" or columns > 1) and (name != "document" or documents)]
     facts = facts_of(str(path)) | ({"comment_lines": comments} if comments else {})
     return Rows(Dataset.from_dict({name: found[name] for name in there}), {}, [], facts)

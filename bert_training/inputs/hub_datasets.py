@@ -48,17 +48,12 @@ def load_dataset(datasets: ModuleType, name: str, config_name: str | None, **opt
 
     Args:
         options: ``split``, with which the rows of that split are returned, and ``streaming``.
-
-    Raises:
-        ValueError: the folder lacks the split, or there is a ``config_name``.
     """
     if not is_saved_data_set(Path(name)):
         return datasets.load_dataset(name, config_name, **options)
     loaded = datasets.load_from_disk(name)
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     split = options.get("split")
-    if config_name or split not in (None, *splits):
-        raise UserError(f"a folder of save_to_disk has no configurations; its only splits are {', '.join(splits)}")
     return splits if split is None else splits[split]
 
 
@@ -69,20 +64,10 @@ def is_saved_data_set(folder: Path) -> bool:
     return single or os.path.isfile(folder / "dataset_dict.json")
 
 
-VALIDATION = ("validation", "dev", "valid", "val")
-
-
 def usual_splits(there: Iterable[str]) -> dict[str, str]:
-    """The splits train, validation and test of a data set, with their names in it; those that it has.
-
-    Raises:
-        ValueError: several may be the one for validation.
-    """
-    named = {split: split for split in ("train", "test") if split in there}
-    found = [split for split in VALIDATION if split in there]
-    if len(found) > 1:
-        raise UserError(f"--dataset_name: expected one split for validation, got {', '.join(found)}; {AS_FILES}")
-    return named | ({"validation": found[0]} if found else {})
+    """The splits train, validation and test of a data set, with their names in it; those that it has."""
+    names = {"train": ("train",), "validation": ("validation", "dev", "valid", "val"), "test": ("test",)}
+    return {split: found[0] for split, known in names.items() if (found := [one for one in known if one in there])}
 
 
 def load_from_hub(name: str, config_name: str | None, instead: str, divides: bool = False) -> dict[str, Any]:
@@ -93,13 +78,10 @@ def load_from_hub(name: str, config_name: str | None, instead: str, divides: boo
         divides: whether a part of the training split will be held out; then there need be no validation split.
 
     Raises:
-        ValueError: the data set cannot be loaded, has neither of these splits, or several for validation.
+        ValueError: the data set cannot be loaded, or has neither of these splits.
     """
     loaded = from_hub(name, instead, lambda datasets: dict(load_dataset(datasets, name, config_name)))
-    named = usual_splits(loaded)
-    splits: dict[str, Any] = {
-        split: loaded[named[split]] for split in ("train", "validation", "test") if split in named
-    }
+    splits: dict[str, Any] = {split: loaded[name] for split, name in usual_splits(loaded).items()}
     if "validation" not in splits and "test" in splits and not divides:
         splits["validation"] = splits.pop("test")
     if "validation" not in splits and not (divides and "train" in splits):

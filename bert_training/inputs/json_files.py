@@ -1,37 +1,38 @@
-"""Read JSON. Of two fields with one name, ``json.loads`` keeps the last, so that an edited file could lose its rows."""
+"""Read JSON files: those of models, and the records of runs, such as run.json."""
 
 import json
-from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.compressed_files import read_text
+from bert_training.files.hashing import hashes_record
+from bert_training.inputs.compressed_files import numbered_lines, read_text
 from tokenization.errors import UserError
 
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises ValueError with file and line if there is none, or it is no JSON."""
-    return parse_file(path, read_text(path), "correct it, or copy or download it again")
+RESULTS = "all_results.json"  # marks a finished run
+FORMAT = 1  # of run.json and of the state in a checkpoint
 
 
-def parse_file(path: str | Path, text: str, remedy: str) -> Any:
-    """The content of a file of JSON, from its text. Raises ValueError with line and column, and the remedy."""
+def parsed(text: str, place: object, kind: type = object) -> Any:
+    """The content of a JSON text. UserError, which begins with ``place``, if it is none, or another than of a kind."""
     try:
-        return parse_json(text)
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{error.lineno}: not valid JSON at column {error.colno} ({error.msg}); {remedy}"
-        ) from None
+        content = json.loads(text)
+        problem = "" if isinstance(content, kind) else f"expected a JSON object, got {str(content)[:60]!r}"
+    except (ValueError, RecursionError) as error:
+        content, problem = None, f"not valid JSON ({error})"
+    if problem:
+        raise UserError(f"{place}: {problem}; correct it, or copy or download it again")
+    return content
+
+
+def read_json(path: str | Path) -> Any:
+    """The content of a JSON file. Raises OSError if there is none, and UserError if it is no JSON."""
+    return parsed(read_text(path), path)
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that must be an object. Raises ValueError as ``read_json`` does, or if it is none."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path}: expected a JSON object, got {str(content)[:60]!r}; correct it, or copy or download it again"
-        )
-    return content
+    """The content of a JSON file that must be an object. Raises as ``read_json`` does, or UserError if it is none."""
+    return parsed(read_text(path), path, dict)
 
 
 def fields_of(path: Path) -> dict[str, Any]:
@@ -39,27 +40,58 @@ def fields_of(path: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
 
 
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        doubled = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise ValueError(f"the field {doubled[:40]!r} occurs twice in one object")
-    return fields
+# --- records of runs -------------------------------------------------------------------------------------------------
 
 
-# json.loads would make a decoder for every text, which takes as long as decoding a line.
-_DECODER = json.JSONDecoder(object_pairs_hook=_fields)
+def read_record(
+    path: Path,
+    remedy: str,
+    needs: Iterable[str] = (),
+    is_whole: Callable[[dict[str, Any]], bool] = lambda content: True,
+) -> dict[str, Any]:
+    """The JSON object in a file that a run wrote.
 
-
-def parse_json(text: str) -> Any:
-    """The content of a text of JSON.
+    Args:
+        remedy: what the user can do if the file is damaged.
+        needs: keys that the object must have.
+        is_whole: whether its content agrees with its own checksum.
 
     Raises:
-        json.JSONDecodeError: it is not JSON, or an object has two fields with one name.
+        UserError: the file holds something else.
+        OSError: it cannot be read.
     """
+    content: dict[str, Any] = {}
     try:
-        return _DECODER.decode(text)
-    except (ValueError, RecursionError) as error:  # of ``_fields``, int() of thousands of digits, a nest
-        if isinstance(error, json.JSONDecodeError):
-            raise
-        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
+        content = read_object(path)
+        problem = ", ".join(f"it lacks {name}" for name in needs if name not in content)
+    except UserError as error:
+        problem = str(error)
+    if problem or not is_whole(content):
+        raise UserError(f"{path}: damaged or edited ({problem or 'its checksum is another'}); {remedy}")
+    return content
+
+
+def check_format(path: Path, record: dict[str, Any]) -> None:
+    """Raise UserError if a record was written in another format than this version's."""
+    if (found := record.get("format")) != FORMAT:
+        raise UserError(
+            f"{path}: expected a record of format {FORMAT}, got {'one without a format' if found is None else found}; "
+            "use the version of this project that wrote it, or start anew in another folder"
+        )
+
+
+def finished_hashes(path: Path) -> dict[str, str]:
+    """The hashes in a ``hashes.json``, by the names of the files. Raises UserError if it is damaged or edited."""
+    remedy = "copy the folder again or, if you trust it as it is, delete this file"
+    needs = ("sha256", "checksum")
+    return read_record(path, remedy, needs, lambda record: record == hashes_record(record["sha256"]))["sha256"]
+
+
+def read_events(path: Path) -> list[dict]:
+    """The events of a metrics.jsonl in order; a run may append to the file meanwhile.
+
+    Raises:
+        OSError: there is no such file.
+        UserError: a line is no JSON.
+    """
+    return [parsed(line, f"{path}:{number}", dict) for number, line in numbered_lines(path)]

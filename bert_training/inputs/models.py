@@ -18,13 +18,13 @@ from transformers.utils import (
     cached_file,
 )
 
-from bert_training.files.harmless_output import say
 from bert_training.files.hashing import is_plain_name
+from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
 from bert_training.inputs.json_files import read_object
 from bert_training.inputs.rows import nfc
-from bert_training.inputs.tokenizers import chosen_tokenizer, is_no_hub_name, no_such_place
+from bert_training.inputs.tokenizers import check_place, chosen_tokenizer
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -89,16 +89,10 @@ def checkpoint_config(name: str, flag: str = "--model_name_or_path") -> BertConf
 
 
 def check_model_name(name: str, flag: str = "--model_name_or_path") -> None:
-    """Raise ValueError if a name can only be that of a folder or a file, and no weights are there."""
-    folder = Path(name)
-    if folder.is_dir():
-        if problem := lacks_weights(folder):
-            raise UserError(f"{flag} {name}: expected a folder with a model; {problem}")
-    elif is_no_hub_name(name):
-        raise UserError(
-            f"{flag} {name}: expected a folder with a model, or a name on the Hub; there is no such folder. "
-            f"Convert an older checkpoint first (bert-repro convert {name} FOLDER)"
-        )
+    """Raise UserError if a name can only be that of a folder or a file, and no weights are there."""
+    check_place(name, flag)
+    if Path(name).is_dir() and (problem := lacks_weights(Path(name))):
+        raise UserError(f"{flag} {name}: expected a folder with a model; {problem}")
 
 
 def lacks_weights(folder: Path) -> str:
@@ -129,10 +123,7 @@ def exported_config(name: str) -> BertConfig:
     """
     path = Path(name, CONFIG_NAME)
     if not path.is_file():
-        try:
-            path = Path(cached_file(name, CONFIG_NAME) or "")
-        except OSError as error:
-            raise no_such_place(name, error) from error
+        path = Path(cached_file(name, CONFIG_NAME) or "")
     fields = read_object(path)
     check_fields(path, fields)
     # Configs of before 2020 do not name the type, and AutoConfig refuses them.
@@ -236,18 +227,19 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.
     multiple = rounded_to(rows, pieces)
+    problem = ""
     if rows < pieces or max(tokenizer.get_vocab().values()) >= rows:
-        raise UserError(
-            f"the tokenizer has {pieces} pieces but the model only {rows} embeddings; use the tokenizer that the model "
-            "was trained with; for tokens that you have added, save the model after "
-            "resize_token_embeddings(len(tokenizer)); for new pieces, give it to run_pretraining.py first, or extend "
-            "the folder of the model with bert-repro vocabulary --extend"
+        problem = (
+            "for tokens that you have added, save the model after resize_token_embeddings(len(tokenizer)); for new "
+            "pieces, give it to run_pretraining.py first, or extend the folder of the model with bert-repro vocabulary "
+            "--extend"
         )
-    if rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
+    elif rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
+        problem = "restore rows that were deleted from vocab.txt"
+    if problem:
         raise UserError(
-            f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, which is not that number rounded "
-            f"up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer that the model was trained "
-            "with, and restore rows that were deleted from vocab.txt"
+            f"the model has {rows} embeddings and the tokenizer {pieces} pieces, which is not that number, nor rounded "
+            f"up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer of the model; {problem}"
         )
     if rows > pieces and not quiet:
         say(

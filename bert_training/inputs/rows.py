@@ -24,12 +24,13 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.hashing import digest, sha256
-from bert_training.inputs.compressed_files import kind_of, open_packed
+from bert_training.inputs.compressed_files import kind_of, open_packed, parquet_file, read_text
+from bert_training.inputs.json_files import parsed
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
@@ -105,14 +106,14 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     kind, source, broken = kind_of(path).lower(), str(path), list[int]()
     if kind not in KINDS:
         raise UserError(f"{source}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
+    if kind in (".jsonl", ".json"):
+        return object_rows(json_rows(source), columns, source)
     with open_packed(path) as file:
         content = file.read()
     if kind == ".parquet":
         table, header = _parquet(source, content, columns)
-    elif kind in (".csv", ".tsv"):
-        table, header = _cells(source, content, columns, layout, broken)
     else:
-        return object_rows(json_rows(source, content), columns, source)
+        table, header = _cells(source, content, columns, layout, broken)
     facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
@@ -156,15 +157,16 @@ def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dic
     """The name, as it is spelled, of each role's column that is in a header. UserError names all that are missing."""
     spelled = {nfc(name): name for name in header}
     found = {column.role: name for column in columns for name in reversed(column.names) if nfc(name) in spelled}
-    if twice := [name for name in found.values() if sum(nfc(name) == nfc(other) for other in header) > 1]:
-        raise UserError(f"{source}: the column {twice[0]!r} is there twice; rename one")
     wanted = "; ".join(
         " or ".join(map(repr, column.names)) + (f" (name another with {column.flag})" if column.flag else "")
         for column in columns
         if column.needed and column.role not in found
     )
-    if wanted:
-        raise UserError(f"{source}: expected a column {wanted}; got {', '.join(map(repr, header))[:400]}")
+    problem = f"expected a column {wanted}; got {', '.join(map(repr, header))[:400]}" if wanted else ""
+    if twice := [name for name in found.values() if sum(nfc(name) == nfc(other) for other in header) > 1]:
+        problem = f"the column {twice[0]!r} is there twice; rename one"
+    if problem:
+        raise UserError(f"{source}: {problem}")
     return {role: spelled[nfc(name)] for role, name in found.items()}
 
 
@@ -176,9 +178,14 @@ def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], sour
     names = chosen(header, columns, source)
     there = [column for column in columns if column.role in names]
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
+    check_rows(found, source)
+    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
+
+
+def check_rows(found: Sized, source: str) -> None:
+    """Raise UserError if there are none."""
     if not len(found):
         raise UserError(f"{source}: expected rows, got none")
-    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 
 def _as_text(values: Any, column: Column, source: str) -> Any:
@@ -187,18 +194,23 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
 
     if not isinstance(values, pyarrow.ChunkedArray) or not pyarrow.types.is_string(values.type):
         rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
-        spelled = [_spelled(value, column, f"{source}, row {number}") for number, value in enumerate(rows, 1)]
-        lists = any(isinstance(value, list) for value in spelled)
-        if lists and (row := next((row for row, value in enumerate(spelled, 1) if isinstance(value, str)), None)):
-            raise UserError(
-                f"{source}, row {row}: expected a list in {column.role!r}, as in other rows, got "
-                f"{spelled[row - 1]!r:.60}"
-            )
+        spelled = [_spelled(value, column) for value in rows]
+        lists = column.lists and any(isinstance(value, list) for value in spelled)
+        wanted = "text" if not column.lists else "a word, a number or a list of them"
+        wanted = (
+            "answers as SQuAD has them, lists 'text' and 'answer_start' of one length" if column.answers else wanted
+        )
+        told = f"a list in {column.role!r}, as in other rows" if lists else f"{wanted} as {column.role}"
+        fits = dict if column.answers else list if lists else str
+        for row, value in enumerate(spelled, 1):
+            if value is not None and not isinstance(value, fits):
+                raise UserError(
+                    f"{source}, row {row}: expected {told}, got {value!r:.80}; correct it, or name another column"
+                )
         try:
             values = pyarrow.array(spelled, _arrow_type(column, lists))
-        except UnicodeEncodeError as error:
-            row = next(number for number, value in enumerate(spelled, 1) if not _is_unicode(value))
-            raise UserError(f"{source}, row {row}: expected Unicode text as {column.role}: {error}") from None
+        except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
+            raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
     if (column.needed or column.filled) and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
@@ -214,42 +226,24 @@ def _arrow_type(column: Column, lists: bool) -> Any:
     return pyarrow.list_(text) if lists else text
 
 
-def _is_unicode(value: Any) -> bool:
-    """Whether a cell has no half of a surrogate pair, which JSON can spell."""
-    texts = value["text"] if isinstance(value, dict) else value or ()
-    return all(not "\ud800" <= character <= "\udfff" for text in texts for character in text)
-
-
-def _spelled(value: Any, column: Column, place: str) -> Any:
-    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; answers as they are."""
-    if value is None:
-        return None
+def _spelled(value: Any, column: Column) -> Any:
+    """A cell as text: numbers and booleans as JSON spells them, null and NaN as None; what has no text as it is."""
     if column.answers:
-        return _answers(value, place)
-    if isinstance(value, str):
-        return value
+        return value if value is None or _are_answers(value) else repr(value)
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, list) and column.lists:
-        return ["" if (cell := _spelled(one, column, place)) is None else str(cell) for one in value]
-    wanted = "a word, a number or a list of them" if column.lists else "text"
-    raise UserError(
-        f"{place}: expected {wanted} as {column.role}, got {value!r:.80}; correct it, or name another column"
-    )
+        return ["" if one is None else str(_spelled(one, column)) for one in value]
+    return value
 
 
-def _answers(value: Any, place: str) -> dict[str, list[Any]]:
-    """The texts of the answers to a question, and where each begins in the context."""
+def _are_answers(value: Any) -> bool:
+    """Whether a cell has lists of the answers to a question and of where each begins in the context."""
     found = value if isinstance(value, dict) else {}
     texts, starts = ([None] if not isinstance(cell, list) else cell for cell in map(found.get, ANSWER))
-    if len(texts) != len(starts) or {*map(type, texts)} - {str} or {*map(type, starts)} - {int}:
-        raise UserError(
-            f"{place}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one length, "
-            f"got {value!r:.80}; a question without an answer has empty lists"
-        )
-    return dict(zip(ANSWER, (texts, starts)))
+    return len(texts) == len(starts) and not {*map(type, texts)} - {str} and not {*map(type, starts)} - {int}
 
 
 def _class_name(value: Any, names: Sequence[str]) -> Any:
@@ -326,15 +320,9 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
 
 
 def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, list[str]]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        file = parquet.ParquetFile(pyarrow.BufferReader(content))
-        header = file.schema_arrow.names
-        return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{source}: not a Parquet file, or damaged: {error}") from None
+    file = parquet_file(source, io.BytesIO(content))
+    header = file.schema_arrow.names
+    return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header
 
 
 def header_of(path: str | Path, delimiter: str) -> list[str]:
@@ -360,31 +348,23 @@ def check_files(args: Any) -> None:
             pass
 
 
-def json_rows(source: str, content: bytes) -> list[dict[str, Any]]:
+def json_rows(source: str) -> list[dict[str, Any]]:
     """The objects of a .json or .jsonl: a list of them, an object with one such list, or one object a line.
 
     Raises:
         UserError: it is none of these; with the line.
     """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{source}, line {line}: expected UTF-8, got: {error}; save the file so") from None
+    text = read_text(source)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = []
-        for number, one in enumerate(text.split("\n"), 1):
-            try:
-                found += [json.loads(one)] if one.strip() else []
-            except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and lists in lists
-                told = str(error).replace(": line 1 column", " at column")
-                raise UserError(f"{source}: expected JSON, got: line {number}: {told}; correct the file") from None
+        for number, line in enumerate(text.split("\n"), 1):
+            found += [parsed(line, f"{source}:{number}")] if line.strip() else []
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
-    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
-        if not isinstance(row, dict):
-            raise UserError(f"{source}, row {number}: expected a JSON object with fields, got {row!r:.80}; correct it")
-    return list(found)
+    rows = found if isinstance(found, list) else [found]
+    if wrong := [number for number, row in enumerate(rows, 1) if not isinstance(row, dict)]:
+        raise UserError(f"{source}, row {wrong[0]}: expected an object with fields, got {rows[wrong[0] - 1]!r:.80}")
+    return rows

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.compressed_files import kind_of, open_packed
+from bert_training.inputs.compressed_files import kind_of
 from bert_training.inputs.rows import ANSWER, Column, Rows, json_rows, object_rows, read_rows
 from tokenization.errors import UserError
 
@@ -36,8 +36,7 @@ def read_questions(path: str | Path) -> Rows:
     """
     if kind_of(path) != ".json":
         return read_rows(path, WITHOUT_ANSWERS if kind_of(path) in (".csv", ".tsv") else QUESTIONS)
-    with open_packed(path) as file:
-        objects = json_rows(str(path), file.read())
+    objects = json_rows(str(path))
     flat = any("question" in row for row in objects[:1])
     return object_rows(objects, QUESTIONS, str(path)) if flat else squad_rows(objects, str(path))
 

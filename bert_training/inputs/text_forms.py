@@ -21,7 +21,8 @@ The data sets called wikitext have a line or a row for each paragraph, and headi
 
 Often their blank rows are filtered out, and then there are none.
 
-A text in one of these forms is read as its articles. The lines with tags, the repeated titles and the headings are left
+A text in one of these forms is read as its articles. What follows each other in a file is a document, also if no line
+closes it. The lines with tags, the repeated titles and the headings are left
 out, because BERT was trained on "only the text passages" of Wikipedia (paper, section 3.1). All other text is left as
 it is, even if such a line occurs in it.
 """
@@ -31,7 +32,6 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 from tokenization.errors import UserError
@@ -76,7 +76,7 @@ def reading_of_lines(path: object, lines: Iterable[tuple[int, str]], rows: bool 
         rows: whether ``lines`` are the rows of a table or a data set.
 
     Raises:
-        UserError: the lines of a text file are JSON. While ``Reading.read`` gives the lines: they break the form.
+        UserError: the lines of a text file are JSON.
     """
     lines = iter(lines)
     ahead: list[tuple[int, str]] = []
@@ -86,33 +86,26 @@ def reading_of_lines(path: object, lines: Iterable[tuple[int, str]], rows: bool 
         characters += len(line[1])
         if len(ahead) == _LINES_AHEAD or characters > _CHARACTERS_AHEAD:
             break
-    first = [(number, stripped) for number, text in ahead if (stripped := text.strip())][:2]
     everything = itertools.chain(ahead, lines)
-    return _reading(path, ahead, first, rows), everything
-
-
-def _reading(path: object, ahead: list[tuple[int, str]], first: list[tuple[int, str]], rows: bool) -> Reading:
-    """How a text is read whose beginning is ``ahead``, and whose first lines that are not blank are ``first``."""
-    if not rows and first and _begins_with_doc(first[0][1], ahead):
-        return Reading(WIKIEXTRACTOR, partial(_wikiextractor, path), lambda line: bool(_OPENED.fullmatch(line)))
-    if not rows and first and all(_is_json(text) for _, text in first):
-        raise UserError(
-            f"{path}:{first[0][0]}: expected lines of text, got an object of JSON on each; give the file a name that "
-            "ends in .jsonl"
-        )
     texts = [text.strip() for _, text in ahead]
-    if _is_wikitext(texts):
-        return Reading(WIKITEXT, _wikitext)
-    if _is_wikitext_without_blanks(texts):
-        return Reading(WIKITEXT, _wikitext_without_blanks)
+    first = [text for text in texts if text][:2]
+    if not rows and first and _begins_with_doc(first[0], texts):
+        return Reading(WIKIEXTRACTOR, _wikiextractor, lambda line: bool(_OPENED.fullmatch(line))), everything
+    if not rows and first and all(map(_is_json, first)):
+        raise UserError(
+            f"{path}: expected lines of text, got an object of JSON on each; give the file a name that ends in .jsonl"
+        )
+    levels = [_level(text) for text in texts if any(map(str.isalpha, text))]
+    if 1 in levels and sum(level > 0 for level in levels) > 1:
+        return Reading(WIKITEXT, _wikitext), everything
     if rows:
-        return Reading(None, lambda lines: lines, lambda line: True)
-    return Reading(None, partial(_plain, path), lambda line: not line, behind=True)
+        return Reading(None, lambda lines: lines, lambda line: True), everything
+    return Reading(None, lambda lines: lines, lambda line: not line, behind=True), everything
 
 
-def _begins_with_doc(first: str, ahead: list[tuple[int, str]]) -> bool:
+def _begins_with_doc(first: str, ahead: list[str]) -> bool:
     """Whether a text begins with the tag of a document; a bare one may be a word of the text if nothing closes it."""
-    return bool(_OPENED.fullmatch(first)) and (first != "<doc>" or any(text.strip() == _CLOSED for _, text in ahead))
+    return bool(_OPENED.fullmatch(first)) and (first != "<doc>" or _CLOSED in ahead)
 
 
 def _title(opening: str) -> str:
@@ -135,94 +128,29 @@ def _level(line: str) -> int:
     return len(match[1]) // 2 if match and len(match[1]) == len(match[2]) else 0
 
 
-def _is_wikitext(lines: list[str]) -> bool:
-    """Whether a heading of level 1 and another heading stand alone between blank lines or rows."""
-    padded = ["", *lines, ""]
-    levels = [
-        level
-        for before, line, after in zip(padded, lines, padded[2:])
-        if line.startswith("= ") and not before and not after and (level := _level(line))
-    ]
-    return 1 in levels and len(levels) > 1
-
-
-def _is_wikitext_without_blanks(lines: list[str]) -> bool:
-    """Whether there is no blank line or row, but a heading of level 1 and another heading, both with letters."""
-    while lines and not lines[-1]:
-        lines = lines[:-1]
-    if not all(lines):
-        return False
-    levels = [level for line in lines if (level := _level(line)) and any(map(str.isalpha, line))]
-    return 1 in levels and len(levels) > 1
-
-
-def _wikitext_without_blanks(lines: Lines) -> Lines:
+def _wikitext(lines: Lines) -> Lines:
+    """The text; a number stands alone between "=" also elsewhere, so it is a heading only behind a blank line."""
+    blank_before = True
     for number, line in lines:
-        level = _level(line.strip())
+        text = line.strip()
+        level = _level(text) if blank_before or any(map(str.isalpha, text)) else 0
         if level == 1:
             yield number, ""
-        elif not level and line.strip():
+        elif text and not level:
             yield number, line
+        blank_before = not text
 
 
-def _wikitext(lines: Lines) -> Lines:
-    before = True  # whether the line before was blank
-    held: tuple[int, str, int] | None = None  # a line that is a heading if a blank one follows
+def _wikiextractor(lines: Lines) -> Lines:
+    title: str | None = None  # until the first line of text of a document
     for number, line in lines:
-        blank = not line.strip()
-        if held is not None:
-            if not blank:
-                yield held[:2]
-            elif held[2] == 1:
-                yield held[0], ""
-            held = None
-        level = _level(line.strip()) if before else 0
-        if level:
-            held = number, line, level
-        elif not blank:
-            yield number, line
-        before = blank
-    if held is not None and held[2] == 1:
-        yield held[0], ""
-
-
-def _wikiextractor(path: object, lines: Lines) -> Lines:
-    opened, title = 0, None  # the number of the line that opened the document; its title until the first line of text
-    for number, line in lines:
-        stripped = line.strip()
-        match = _OPENED.fullmatch(stripped)
-        if match and not opened:
-            opened, title = number, _title(stripped)
-        elif stripped == _CLOSED and opened:
-            opened = 0
+        text = line.strip()
+        if _OPENED.fullmatch(text):
+            title = _title(text)
             yield number, ""
-        elif match or stripped == _CLOSED or (stripped and not opened):
-            expected = "the line </doc>" if opened else "a line <doc id=...>"
-            raise UserError(
-                f"{path}:{number}: expected {expected}, as WikiExtractor writes it at the "
-                f"{'end' if opened else 'beginning'} of each document, got {stripped[:60]!r}; extract the file again, "
-                "or put text from elsewhere into a file of its own"
-            )
-        elif stripped:
-            if title is None or html.unescape(stripped) != title:
+        elif text == _CLOSED:
+            yield number, ""
+        elif text:
+            if title is None or html.unescape(text) != title:
                 yield number, line
             title = None
-    if opened:
-        raise UserError(
-            f"{path}: expected the line </doc> for the document of line {opened}, got the end of the file; extract the "
-            "file again"
-        )
-
-
-def _plain(path: object, lines: Lines) -> Lines:
-    title, place = "", 0
-    for number, line in lines:
-        # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not.
-        if title and html.unescape(line.strip()) == title:
-            raise UserError(
-                f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file of "
-                "their own, which is then read as its articles"
-            )
-        opening = line.startswith("<doc") and _OPENED.fullmatch(line.strip())
-        title, place = (_title(line.strip()), number) if opening else ("", 0)
-        yield number, line

@@ -8,9 +8,8 @@
 | a URL, which may be a pattern or a folder | copies of them in a cache |
 
 The files of an entry are sorted by their names, folder by folder, character by character (``part-10`` before
-``part-2``); the entries keep their order. Of a folder or a pattern, hidden files, the marks of Hadoop and Spark
-(``LEFT_OUT``), empty files and links to folders are left out, and a message says so; a file of another kind is an
-error. A file that several links lead to is read once.
+``part-2``); the entries keep their order. Of a folder or a pattern, hidden files, those that begin with _ (the marks of
+Hadoop and Spark), README.md and empty files are no text; a file of another kind is an error.
 
 A remote file is fetched once, as a whole, and then read like any other, so that it can be hashed, read several times
 and resumed. Its folder in the cache is named after its address and what the server says of it: a file that has changed
@@ -26,16 +25,15 @@ packed (``compressed_files.py: PACKED``). All text is UTF-8.
 
 import copy
 import functools
+import glob
 import hashlib
 import json
 import logging
 import os
 import re
-import shutil
-import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -44,8 +42,16 @@ from bert_training.builtin_data import documentation
 from bert_training.files.atomic import make_folder, whole_file
 from bert_training.files.hashing import sha256
 from bert_training.files.locks import hold, release
-from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of, open_packed, without_query
+from bert_training.inputs.compressed_files import (
+    PACKED,
+    decoded_lines,
+    kind_of,
+    open_packed,
+    parquet_file,
+    without_query,
+)
 from bert_training.inputs.hub_datasets import from_hub, load_dataset
+from bert_training.inputs.json_files import parsed
 from bert_training.inputs.text_forms import Reading, reading_of_lines
 from tokenization.errors import UserError
 
@@ -55,7 +61,6 @@ if TYPE_CHECKING:
 KINDS = (".txt", ".jsonl", ".parquet")
 EXPECTED = ".txt, .jsonl or .parquet, or one of them as .xz, .gz, .bz2 or .zst"
 PLACES = f"files ({EXPECTED}), folders, patterns in quotes ('news/**/*.txt'), URLs (s3://, hf://, ...)"
-LEFT_OUT = re.compile(r"\..*|_(SUCCESS|metadata|common_metadata|(started|committed)_\d+)|README\.md")
 # WikiExtractor gives its files no suffix (AA/wiki_00), whether they hold lines or JSON, but may pack them.
 _WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 _SHOWN = 3  # names in a message
@@ -70,17 +75,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Entry:
-    """An entry and what it stands for.
-
-    Attributes:
-        given: the entry.
-        files: its files.
-        left_out: files that are not read, each with the reason.
-    """
+    """An entry, and the files that it stands for."""
 
     given: str
-    files: list[Path] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    files: list[Path]
 
     @property
     def name(self) -> str:
@@ -96,22 +94,25 @@ class Entry:
         above = os.path.commonpath([path.parent for path in self.files])
         return [path.relative_to(above).as_posix() for path in self.files]
 
-    def remarks(self) -> list[str]:
-        """What is to be said about files that are left out: at most one sentence."""
-        if not self.left_out:
-            return []
-        more = f" and {len(self.left_out) - _SHOWN:,} more" if len(self.left_out) > _SHOWN else ""
-        return [f"{self.given}: not read: {', '.join(self.left_out[:_SHOWN])}{more}"]
-
 
 def entries_of(given: Iterable[str | os.PathLike[str]]) -> list[Entry]:
     """What each entry stands for, in order.
 
     Raises:
-        UserError: an entry stands for nothing, for a file that is empty or of another kind, or for a file that another
-            entry stands for as well.
+        UserError: an entry stands for nothing, for a file of another kind, or for one that is there twice.
     """
-    entries = [_fetched(entry) if is_url(entry) else _local(entry) for entry in [os.fspath(one) for one in given]]
+    entries = []
+    for one in [os.fspath(path) for path in given]:
+        files = _fetched(one) if is_url(one) else _local(one)
+        others = [str(path) for path in files if not has_text(path)]
+        if others or not files:
+            found = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else "")
+            raise UserError(
+                f"{one[:200]}: expected files named {EXPECTED}, got {found or 'no file of text'}; check the path, or "
+                "choose the files of text with a pattern, such as 'folder/**/*.txt' (a data set of save_to_disk is a "
+                "--dataset_name)"
+            )
+        entries.append(Entry(one, files))
     seen: dict[str, Entry] = {}
     for entry in entries:
         for path in entry.files:
@@ -128,38 +129,6 @@ def entries_of(given: Iterable[str | os.PathLike[str]]) -> list[Entry]:
 def check_files(given: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """The files of all entries. Raises as ``entries_of`` does."""
     return [path for entry in entries_of(given) for path in entry.files]
-
-
-def check_entries(
-    given: Iterable[str | os.PathLike[str]], say: Callable[[str], object], text_column: str | None = None
-) -> list[Path]:
-    """``check_files``, which also says what is not read of a folder or a pattern.
-
-    Args:
-        say: is called with each sentence.
-        text_column: with it, each file that is read in a form of its own is named, too.
-    """
-    entries = entries_of(given)
-    for remark in (remark for entry in entries for remark in entry.remarks()):
-        say(remark)
-    files = [path for entry in entries for path in entry.files]
-    for path in files if text_column else ():
-        if form := reading_of(path, str(text_column)).form:
-            say(f"{path}: read as {form}")
-    return files
-
-
-def check_apart(given: Iterable[str | os.PathLike[str]], output_dir: str | os.PathLike[str]) -> None:
-    """Refuse an output folder below a folder of text: what is written there would be text for the next start."""
-    target = Path(os.path.realpath(output_dir))
-    for entry in map(str, given):
-        top = Path(os.path.realpath(entry.partition("**")[0] or "."))
-        below = target.relative_to(top).parts if top.is_dir() and target.is_relative_to(top) else ()
-        if below and not is_url(entry) and not any(map(LEFT_OUT.fullmatch, below)):
-            raise UserError(
-                f"--output_dir {output_dir} lies within {entry}, where all files are read as text, also those that "
-                "are written there; give a folder elsewhere"
-            )
 
 
 def is_url(entry: str | os.PathLike[str]) -> bool:
@@ -189,90 +158,37 @@ def _is_of_wikiextractor(path: Path) -> bool:
     return bool(_WIKIEXTRACTOR.fullmatch(path.stem if path.suffix in PACKED else path.name))
 
 
-def _local(given: str) -> Entry:
-    if os.path.lexists(given) and not os.path.isdir(given):
-        path = Path(given)
-        if not has_text(path) or not path.stat().st_size:
-            problem = "is empty; remove it from the list of files" if has_text(path) else f"expected {EXPECTED}"
-            raise UserError(f"{given}: {problem}")
-        return Entry(given, [path])
-    if not os.path.isdir(given) and not is_pattern(given):
-        raise UserError(f"{given[:200] or repr(given)}: no such file")
-    parts = Path(given).parts
-    fixed = len(parts) if os.path.isdir(given) else next(n for n, part in enumerate(parts) if is_pattern(part))
-    top, rest = Path(*parts[:fixed]), "/".join(parts[fixed:])
-    found = {path for one in (top.glob(rest) if rest else [top]) for path in _below(one)}
-    entry, real = Entry(given), dict[str, Path]()
-    ordered = sorted(found, key=lambda path: path.parts)
-    for path in sorted(ordered, key=lambda path: os.path.abspath(path) != os.path.realpath(path)):  # links last
-        if reason := _why_left_out(path.relative_to(top).parts, -1 if path.is_dir() else path.stat().st_size):
-            entry.left_out.append(f"{path} ({reason})")
-        else:
-            real.setdefault(os.path.realpath(path), path)
-    entry.files = [path for path in ordered if path in {*real.values()}]
-    return _of_kinds(entry, entry.files)
+def _local(given: str) -> list[Path]:
+    if os.path.isfile(given):
+        return [Path(given)]
+    tops = [given] if os.path.exists(given) else glob.glob(given, recursive=True)
+    below = {path for top in tops for path in [top, *glob.glob(f"{glob.escape(top)}/**", recursive=True)]}
+    files = (Path(path) for path in below if os.path.isfile(path) and _may_be_text(path, os.path.getsize(path)))
+    return sorted(files, key=lambda path: path.parts)
 
 
-def _below(top: Path) -> Iterator[Path]:
-    """The files of a folder, and below it those folders that are not entered; or the file ``top``."""
-    if not top.is_dir():
-        yield top
-    for folder, folders, files in os.walk(top):
-        yield from (Path(folder, name) for name in files)
-        for name in [*folders]:
-            if LEFT_OUT.fullmatch(name) or os.path.islink(Path(folder, name)):
-                folders.remove(name)
-                yield Path(folder, name)
-
-
-def _why_left_out(parts: Sequence[str], size: int | None) -> str:
-    """Why a file below a folder is not read; "" if it is. A size of -1 is that of a folder."""
-    if any(map(LEFT_OUT.fullmatch, parts)):
-        return "by its name"
-    return "empty" if size == 0 else "a link to a folder" if size == -1 else ""
-
-
-def _of_kinds(entry: Entry, names: Iterable[Path]) -> Entry:
-    """``entry``, unless it stands for no file, or ``names`` have one of a kind that is not read."""
-    if others := [str(path) for path in names if not has_text(path)]:
-        more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
-        raise UserError(
-            f"{entry.given}: expected files named {EXPECTED}, got {', '.join(others[:_SHOWN])}{more}; choose the files "
-            "of text with a pattern, such as 'folder/**/*.txt', or give a data set of save_to_disk as --dataset_name"
-        )
-    if not entry.files:
-        raise UserError(f"{entry.given}: no file of text is there{''.join(f' ({one})' for one in entry.remarks())}")
-    return entry
+def _may_be_text(name: str, size: int | None) -> bool:
+    """Whether a file of a folder or a pattern is read."""
+    last = name.rpartition("/")[2]
+    return size != 0 and not last.startswith((".", "_")) and last != "README.md"
 
 
 @functools.cache
-def _fetched(url: str) -> Entry:
-    """A URL and the copies of its files. A process asks once, so that it reads the same content to its end."""
+def _fetched(url: str) -> list[Path]:
+    """The copies of the files of a URL. A process asks once, so that it reads the same content to its end."""
     import fsspec
 
     system, place = fsspec.core.url_to_fs(url)
-    if is_pattern(place.replace("?", "") if url.startswith("http") else place):
-        tops, top = system.glob(place), re.split(r"[^/]*[*?[]", place, maxsplit=1)[0]
-    else:
-        if not system.exists(place):
-            raise UserError(f"{url}: no such file; check the address")
-        tops, top = [place], place if system.info(place)["type"] == "directory" else ""
-    infos: dict[str, dict[str, Any]] = {}
-    for name in tops:
+    pattern = is_pattern(place.replace("?", "") if url.startswith("http") else place)
+    found: dict[str, dict[str, Any]] = {}
+    for name in system.glob(place) if pattern else [place]:
         info = system.info(name)
-        infos |= system.find(name, detail=True) if info["type"] == "directory" else {name: info}
-    entry, chosen = Entry(url), list[str]()
-    for name in sorted(infos, key=lambda name: name.split("/")):
-        inner = name.removeprefix(top).strip("/").split("/")
-        if top and (reason := _why_left_out(inner, infos[name].get("size"))):
-            entry.left_out.append(f"{name} ({reason})")
-        else:
-            chosen.append(name)
-    plain = [Path(PurePosixPath(urlsplit(name).path if url.startswith("http") else name).name) for name in chosen]
-    entry.files = plain
-    _of_kinds(entry, plain)
-    entry.files = [_copy(system, name, one.name) for name, one in zip(chosen, plain, strict=True)]
-    return entry
+        found |= system.find(name, detail=True) if info["type"] == "directory" else {name: info}
+    names = sorted((name for name in found if _may_be_text(name, found[name].get("size"))), key=lambda n: n.split("/"))
+    plain = [PurePosixPath(urlsplit(name).path if url.startswith("http") else name).name for name in names]
+    if not all(has_text(Path(one)) for one in plain):
+        return [*map(Path, plain)]  # which is said before anything is fetched
+    return [_copy(system, name, one) for name, one in zip(names, plain)]
 
 
 def _copy(system: "AbstractFileSystem", name: str, plain: str) -> Path:
@@ -287,17 +203,9 @@ def _copy(system: "AbstractFileSystem", name: str, plain: str) -> Path:
     hold(folder / ".lock", "", wait=True)  # another process may be fetching it
     try:
         if not target.is_file():
-            size = info.get("size")
-            logger.warning("fetching %s%s to %s", name, f" ({size:,} bytes)" if size else "", target)
+            logger.warning("fetching %s (%s bytes) to %s", name, info.get("size"), target)
             with whole_file(target) as draft:
-                try:
-                    system.get_file(name, str(draft))
-                except OSError as error:  # which else would be taken for one of the disk
-                    raise UserError(
-                        f"{name}: cannot be fetched ({error}); check the address and your access"
-                    ) from error
-                if size not in (None, got := draft.stat().st_size):
-                    raise UserError(f"{name}: expected {size:,} bytes, got {got:,}; start again")
+                system.get_file(name, str(draft))
     finally:
         release(folder / ".lock")
     return target
@@ -339,7 +247,7 @@ def read_lines(files: Iterable[Path], text_column: str = "text") -> Iterator[str
 
 
 def check_has_text(path: str | Path, paragraphs: int) -> None:
-    """Raise ValueError for a file without a paragraph."""
+    """Raise UserError for a file without a paragraph."""
     if not paragraphs:
         raise UserError(f"{path}: holds no text; remove it from the list of files")
 
@@ -392,54 +300,29 @@ def row_lines(
 def json_rows(path: Path, lines: Iterable[tuple[int, str]], column: str) -> Iterator[tuple[int, str]]:
     """The field ``column`` of each line, with its number."""
     for number, line in lines:
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
-        yield number, text_of_row(row, f"{path}:{number}", column)
+        if line.strip():
+            place = f"{path}:{number}"
+            yield number, text_of_row(parsed(line, place), place, column)
 
 
 def parquet_rows(path: Path, stream: IO[bytes], column: str) -> Iterator[tuple[int, str]]:
     """(row, text) of a Parquet file."""
-    import pyarrow
-    from pyarrow import parquet
-
-    with tempfile.TemporaryFile() as unpacked:
-        if path.suffix in PACKED:  # it is read from its end, and each seek in a packed stream unpacks it again
-            shutil.copyfileobj(stream, unpacked)
-            stream = unpacked
-        try:
-            table = parquet.ParquetFile(stream)
-            columns = [column] if column in table.schema_arrow.names else []
-            batches = table.iter_batches(_ROWS, columns=columns or None)
-            rows = (row for batch in batches for row in batch.to_pylist())
-            for number, row in enumerate(rows, 1):
-                yield number, text_of_row(row, f"{path}: row {number}", column)
-        except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+    table = parquet_file(path, stream)
+    columns = [column] if column in table.schema_arrow.names else None
+    rows = (row for batch in table.iter_batches(_ROWS, columns=columns) for row in batch.to_pylist())
+    for number, row in enumerate(rows, 1):
+        yield number, text_of_row(row, f"{path}: row {number}", column)
 
 
 def text_of_row(row: Any, where: str, column: str) -> str:
-    """The field ``column`` of a row.
-
-    Raises:
-        UserError: it is no text; the message begins with ``where``.
-    """
-    text = row.get(column) if isinstance(row, dict) else None
-    problem = f"got {type(text if isinstance(row, dict) else row).__name__}"
-    if isinstance(text, str):
-        try:
-            text.encode()
-            return text
-        except UnicodeEncodeError as error:  # for which the library of tokenizers raises an error that does not name it
-            problem = f"got one with half a surrogate pair at character {error.start}"
+    """The field ``column`` of a row. UserError, which begins with ``where``, if it is no text."""
+    text = row.get(column) if isinstance(row, dict) else row
+    if isinstance(row, dict) and isinstance(text, str):
+        return text
     fields = f"; its fields are {', '.join(map(repr, row))[:200]}" if isinstance(row, dict) else ""
     raise UserError(
-        f"{where}: expected a row with a text in the field `{column}`, {problem}{fields}; name the field of the text "
-        "with --text_column, or repair the row"
+        f"{where}: expected a row with a text in the field `{column}`, got {type(text).__name__}{fields}; name the "
+        "field of the text with --text_column, or repair the row"
     )
 
 

@@ -6,9 +6,7 @@ edit, with the tokenizer.json beside it, which is all that transformers reads.
 """
 
 import contextlib
-import hashlib
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +15,13 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
-from bert_training.files.harmless_output import say
-from bert_training.files.hashing import is_plain_name
+from bert_training.files.process import say
 from bert_training.inputs.json_files import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
-from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS, forget_calls
+from tokenization.coverage import marks
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import UNUSED, put_pieces
-from tokenization.fingerprint import tokenizer_sha256
 from tokenization.wordpiece import BLANKS
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -36,7 +32,7 @@ OTHER_FILES = ("special_tokens_map.json", "added_tokens.json", CONFIG_NAME)  # t
 BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
 BERT_TYPES = (None, "bert")
 POSITIONS = 512  # of a vocabulary without a network; the saved tokenizer gets those of the network
-NAMED = 10
+NAMED = 10  # rows in a message
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 
@@ -61,17 +57,10 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
         return tokenizer
     if (own := weights_tokenizer(weights)) is not None:
         check_rows(tokenizer, f"--tokenizer_name {tokenizer_name}", own, weights)
-        return tokenizer
-    recorded = fields_of(Path(weights, "run.json")).get("tokenizer_sha256")
-    if recorded is None:
+    else:
         say(
-            f"warning: {weights} has no tokenizer, so nothing shows that the rows of {tokenizer_name} are those of its "
+            f"warning: {weights} has no tokenizer; nothing shows that the rows of {tokenizer_name} are those of its "
             "weights"
-        )
-    elif recorded != tokenizer_sha256(tokenizer):
-        raise UserError(
-            f"--tokenizer_name {tokenizer_name}: it is not the tokenizer with which {weights} was trained, by the "
-            "SHA-256 in its run.json; give that one"
         )
     return tokenizer
 
@@ -103,36 +92,32 @@ def load_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     path = Path(name)
     if path.is_file() and path.suffix == ".txt":
         return vocabulary_tokenizer(path, name, quiet=quiet)
-    if not path.is_dir() and is_no_hub_name(name):
-        raise UserError(
-            f"{name}: expected a folder with a tokenizer, a vocab.txt, or a name on the Hub; there is no such folder"
-        )
+    check_place(name)
     folder = _folder_of(name)
     if folder is not None and _is_vocabulary_alone(folder):
         tokenizer = vocabulary_tokenizer(folder / VOCABULARY, name, quiet=quiet)
     else:
         tokenizer = _of_transformers(name, folder, quiet, options)
-    _check_ids(name, folder, tokenizer)
+    added = fields_of(folder / TOKENIZER).get("added_tokens") if folder else None
+    _check_ids(name, tokenizer, {token["content"]: token["id"] for token in added or []})
     if folder is not None and (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
         _take_words(folder / VOCABULARY, tokenizer, quiet)
-    if folder is not None and not quiet:
-        _warn_if_replaced(folder, tokenizer)
     return tokenizer
 
 
-def no_such_place(name: str, error: OSError) -> UserError:
-    """The error for a name that is no folder, and that cannot be loaded from the Hub either."""
-    return UserError(
-        f"{name}: there is no such folder, and as a name on the Hub it cannot be loaded "
-        f"({str(error).splitlines()[0]}); check the path, or the name and the network"
-    )
+def check_place(name: str, flag: str = "") -> None:
+    """Raise UserError for a name that is no folder, and cannot be one on the Hub either, such as a file.
 
-
-def is_no_hub_name(name: str) -> bool:
-    """Whether a name that is not that of a folder cannot be one on the Hub either, such as a file or a longer path."""
+    Args:
+        flag: the flag that gave the name.
+    """
     path = Path(name)
     is_file = path.is_file() or bool(path.name and path.with_name(f"{path.name}.index").is_file())
-    return is_file or path.is_absolute() or len(path.parts) > 2 or path.parts[:1] in ((), ("..",))
+    if not path.is_dir() and (is_file or path.is_absolute() or len(path.parts) > 2 or path.parts[:1] in ((), ("..",))):
+        raise UserError(
+            f"{flag} {name}: expected a folder, or a name on the Hub; there is no such folder. An older checkpoint is "
+            f"converted first (bert-repro convert {name} FOLDER)".strip()
+        )
 
 
 def _folder_of(name: str) -> Path | None:
@@ -167,17 +152,8 @@ def _same_place(one: str, other: str) -> bool:
 def _of_transformers(name: str, folder: Path | None, quiet: bool, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     """The tokenizer that transformers makes, with the case of its tokenizer.json and without its truncation."""
     stated = fields_of(folder / TOKENIZER_CONFIG) if folder else {}
-    if wrong := [file for file in stated.get("fast_tokenizer_files") or [] if not is_plain_name(file)]:
-        raise UserError(
-            f"{name}: expected in 'fast_tokenizer_files' of {TOKENIZER_CONFIG} names of files beside it, got "
-            f"{str(wrong[0])[:80]!r}; nothing outside its folder is read"
-        )
     if Path(name).is_dir() and not any(Path(name, file).is_file() for file in VOCABULARIES):
-        found = ", ".join(sorted(path.name for path in Path(name).iterdir())[:NAMED]) or "nothing"
-        raise UserError(
-            f"{name}: expected a folder or a name on the Hub with a tokenizer; it holds {found}; give --tokenizer_name "
-            f"FOLDER, with a folder that has a {TOKENIZER} or a {VOCABULARY}"
-        )
+        raise UserError(f"{name}: expected a folder with a {TOKENIZER} or a {VOCABULARY}; give another")
     tokenizer = _opened(name, options)
     normalizer = fields_of(folder / TOKENIZER).get("normalizer") if folder else None
     if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
@@ -201,42 +177,21 @@ def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
-    except OSError as error:
-        if Path(name).exists():
-            raise
-        raise no_such_place(name, error) from error
     except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise UserError(f"{name}: no tokenizer can be opened there ({reason})") from error
 
 
-def _check_ids(name: str, folder: Path | None, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise ValueError unless every id has one piece, and added tokens those of the file: the library repairs it."""
+def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase, stated: Mapping[str, int]) -> None:
+    """Raise UserError unless every id has one piece, and the stated ones theirs: the library repairs it in silence."""
     vocabulary = tokenizer.get_vocab()
-    added = fields_of(folder / TOKENIZER).get("added_tokens") if folder else None
-    wrong = [token["content"] for token in added or [] if vocabulary.get(token["content"]) != token["id"]]
+    wrong = [piece for piece, row in stated.items() if vocabulary.get(piece) != row]
     if wrong or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         found = f"{wrong[0]!r:.60} gets another id than its file says" if wrong else "its ids are not 0, 1, 2 and so on"
         raise UserError(
             f"{name}: the vocabulary of its tokenizer is damaged: {found}; perhaps a piece was deleted; take "
             "the tokenizer that the model was trained with"
         )
-
-
-def _warn_if_replaced(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Say so if the tokenizer in the folder of a run is not the one that the run recorded."""
-    recorded = fields_of(folder / "run.json").get("tokenizer_sha256")
-    if recorded not in (None, tokenizer_sha256(tokenizer), _sha256_of_file(folder / TOKENIZER)):
-        say(
-            f"warning: {folder}: the tokenizer is not the one with which the weights were trained: its SHA-256 is not "
-            "the tokenizer_sha256 in run.json. If you have not changed it, copy the folder again"
-        )
-
-
-def _sha256_of_file(path: Path) -> str | None:
-    """What ``tokenizer_sha256`` gives for the tokenizer in a tokenizer.json, without opening it."""
-    content = fields_of(path) | {"truncation": None, "padding": None}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 # --- vocab.txt alone -------------------------------------------------------------------------------------------------
@@ -280,11 +235,15 @@ def vocabulary_tokenizer(
     capitals = sum(piece != piece.lower() and not piece.startswith("[") for piece in vocabulary)
     accented = [piece for piece in vocabulary if marks(piece)]
     if "do_lower_case" not in settings:
-        doubt = _doubt(path, capitals, 0 if "strip_accents" in settings else len(accented), len(vocabulary))
-        if doubt and certain:
+        # Of Google's cased English vocabulary a quarter has capitals, and of the lower-cased one no piece has accents.
+        few = 0 < capitals < len(vocabulary) / 100
+        lost = not capitals and "strip_accents" not in settings and len(accented) > len(vocabulary) / 1000
+        if certain and (few or lost):
+            found = f"{capitals:,} have capitals and {len(accented):,} accents or vowel signs"
             raise UserError(
-                f'{name or path}: {doubt}; write {{"do_lower_case": true}} (or false) into '
-                f"{path.with_name(TOKENIZER_CONFIG)}, or give --do_lower_case to bert-repro convert"
+                f"{name or path}: of {len(vocabulary):,} pieces, {found}, so its case is not certain; write "
+                f'{{"do_lower_case": true}} (or false) into {path.with_name(TOKENIZER_CONFIG)}, or give '
+                "--do_lower_case to bert-repro convert"
             )
         settings["do_lower_case"] = not capitals
     lowers, strips = settings["do_lower_case"], settings.get("strip_accents")
@@ -312,40 +271,10 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
     added |= fields_of(path.with_name("added_tokens.json"))
     others = {"additional_special_tokens", "extra_special_tokens", "unk_token", *OPTIONAL_TOKENS} & set(stored)
     if path.name != VOCABULARY or not (added or others):
-        if "[UNK]" not in vocabulary:
-            raise UserError(
-                f"{path}: expected a vocabulary of BERT, one piece a line and nothing else, with a row [UNK]; take the "
-                "vocab.txt that was published with the weights. If its unknown piece has another name, state it in a "
-                'tokenizer_config.json beside it, as in {"unk_token": "<unk>"}'
-            )
         return build_tokenizer(vocabulary, **settings)
     tokenizer = BertTokenizer.from_pretrained(path.parent, **settings)
-    found = tokenizer.get_vocab()
-    if wrong := [piece for piece, row in (vocabulary | added).items() if found.get(piece) != row]:
-        raise UserError(
-            f"{path.parent}: {wrong[0]!r:.60} should have the id {(vocabulary | added)[wrong[0]]} by vocab.txt and the "
-            f"files of added tokens beside it, but transformers gives it {found.get(wrong[0])}; correct these files"
-        )
+    _check_ids(str(path.parent), tokenizer, vocabulary | added)
     return tokenizer
-
-
-def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | None:
-    """What about the pieces contradicts each other, in words.
-
-    Args:
-        capitals: the number of pieces with capital letters. They are a quarter of Google's cased English vocabulary; a
-            few may be words that a user has written into a lower-cased one.
-        accents: the number of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
-        pieces: the number of all pieces.
-    """
-    if 0 < capitals < pieces / 100:
-        return f"only {capitals:,} of the {pieces:,} pieces of {vocabulary} have capitals, so it may be lower-cased"
-    if not capitals and accents > pieces / 1000:
-        return (
-            f"no piece of {vocabulary} has a capital, as in a lower-cased vocabulary, but {accents:,} have accents "
-            "or vowel signs, which a lower-cased tokenizer strips unless strip_accents is false"
-        )
-    return None
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

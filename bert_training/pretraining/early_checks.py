@@ -18,7 +18,6 @@ from bert_training.inputs.models import (
     check_model_name,
     checkpoint_config,
 )
-from bert_training.inputs.texts import check_apart
 from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.pretraining.corpus import Corpus, is_finished
 from bert_training.pretraining.network import new_pieces_of, sized_config
@@ -44,7 +43,6 @@ def check_early(args: PretrainingArguments) -> dict[str, Any]:
     Raises:
         ValueError: one of them is wrong.
     """
-    check_apart([*args.train_file, *args.validation_file], args.output_dir)
     begun = check_unfinished(args)
     if args.max_steps > 0:
         with_steps(phases_of(vars(args)), args.max_steps)

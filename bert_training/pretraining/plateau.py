@@ -14,7 +14,7 @@ from bert_training.engine.run import Run
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import Phase, mean_shares, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.records import read_events
+from bert_training.inputs.json_files import read_events
 from bert_training.pretraining.corpus import Corpus, unigram_entropy
 from bert_training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from bert_training.pretraining.text import names_of_results

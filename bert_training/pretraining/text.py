@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.engine.run import Run
-from bert_training.files.cores import usable_cores
 from bert_training.files.hashing import UnchangedFiles
+from bert_training.files.process import usable_cores
 from bert_training.inputs.compressed_files import PACKED, without_query
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import is_mixed
@@ -68,7 +68,6 @@ class Text:
         self.held_out_by_name = {name: entry.files for name, entry in zip(names, self.held_out.entries)}
         every = [*self.entries, *self.held_out.entries]
         self.stands_for_more = any(entry.files != [Path(entry.given)] for entry in every)
-        self.remarks = [remark for entry in every for remark in entry.remarks()]
         self.unchanged = UnchangedFiles([*self.files, *self.held_out_files])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity = digests or self.documents.identity()
@@ -238,8 +237,6 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
-    for remark in text.remarks:
-        run.say(remark)
     run.only_main(text.documents.note_forms)
     run.only_main(text.held_out.note_forms)
     run.main_first(lambda: text.find_repeated(run.output_dir / "corpus"))

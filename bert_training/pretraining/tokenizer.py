@@ -21,8 +21,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
-from bert_training.files.harmless_output import say
 from bert_training.files.hashing import sha256
+from bert_training.files.process import say
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
@@ -54,9 +54,8 @@ from tokenization.train_wordpiece import train_wordpiece
 _BATCH = 256
 # (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
 GIVEN = (
-    "take weights or a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
-    "take a tokenizer that keeps them (strip_accents false in its tokenizer_config.json), or learn a vocabulary "
-    "(no --tokenizer_name)",
+    "take a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
+    "take a tokenizer that keeps them (strip_accents false), or learn a vocabulary (no --tokenizer_name)",
 )
 WEIGHTS_GIVEN = (
     "begin with a model of this language",

@@ -5,6 +5,7 @@ of a text, or of the names in a sentence with their places, ["LOC", 3, 5]. Of a 
 {"id": "q7", "exact_match": 100.0, "f1": 100.0}.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import numpy as np
 import scipy  # scipy.stats is loaded when it is first used, which takes half a second
 
 from bert_training.inputs.compressed_files import numbered_lines
-from bert_training.inputs.json_files import parse_json
 from bert_training.tasks.classification.scores import METRICS
 from bert_training.tasks.statistics import LEVEL, sign_test
 
@@ -27,7 +27,7 @@ def read_rows(folder: Path, split: str) -> list[dict[str, Any]]:
     path = folder / f"scored_{split}.jsonl"
     if not path.is_file():
         return []
-    return [parse_json(line) for _, line in numbered_lines(path)]
+    return [json.loads(line) for _, line in numbered_lines(path)]
 
 
 def compare_rows(ours: Metric, theirs: Metric, rows: int, right_or_wrong: bool) -> str:

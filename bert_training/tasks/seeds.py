@@ -18,7 +18,7 @@ from bert_training.engine.best import goodness
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.output_folder import check_output_dir, is_main_process, lock_output_dir, remove_rest
 from bert_training.files.atomic import json_text, write_text
-from bert_training.files.harmless_output import say
+from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.record import SUMMARY, Record, is_finished, read_summary
 from bert_training.tasks.classification.scores import with_chosen

@@ -22,7 +22,7 @@ from bert_training.engine.best import deciding_metric
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin
 from bert_training.files.atomic import whole_file
-from bert_training.files.harmless_output import say
+from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.natures import refuse
 from bert_training.inputs.rows import own_files
@@ -32,7 +32,7 @@ from tokenization.fingerprint import tokenizer_sha256
 
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
-KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
+KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in tokenizer_config.json)"
 SPLIT_SEED = 42  # of --validation_split and --folds: the same rows are held out whatever --seed is
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 

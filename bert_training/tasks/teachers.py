@@ -16,7 +16,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.files.harmless_output import say
+from bert_training.files.process import say
 from bert_training.inputs.flags.shared import TEMPERATURE, StudentArguments
 from bert_training.inputs.models import checkpoint_config, config_labels
 from bert_training.networks.control import as_implementation

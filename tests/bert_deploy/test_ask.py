@@ -218,10 +218,7 @@ def test_what_the_network_returns_is_not_for_the_config_to_say(tokenizer, tmp_pa
     [
         (["--context_file", "none.txt"], "none.txt"),
         (["--model", "NOT_TUNED", "--context", "x"], r"not_tuned: .*2 are missing .*, such as qa_outputs\.bias"),
-        (
-            ["--model", "nothing/here", "--context", "x"],
-            "nothing/here: there is no such folder, and as a name",
-        ),
+        (["--model", "no/such/folder", "--context", "x"], "no/such/folder: expected a folder, or a name on the Hub"),
     ],
 )
 def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys, more, message):

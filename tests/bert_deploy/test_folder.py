@@ -151,7 +151,7 @@ def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path)
     (folder / "tokenizer.json").unlink()
     assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
     (folder / "vocab.txt").unlink()
-    assert "expected a folder or a name on the Hub with a tokenizer; it holds" in refused(folder)
+    assert "expected a folder with a tokenizer.json or a vocab.txt" in refused(folder)
 
 
 def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
@@ -159,7 +159,7 @@ def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
 
     good = (folder / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text(good[:100])
-    assert "with a tokenizer (Expecting value: line 7 column 12" in refused(folder)
+    assert "line 7 column 12" in refused(folder)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(500))]
     build_tokenizer(words).save_pretrained(tmp_path / "larger")
     for name in ("tokenizer.json", "vocab.txt"):

@@ -62,7 +62,7 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
             bert_repro(["vocabulary", *flags, *extra])
         assert message in capsys.readouterr().err
     assert bert_repro(["vocabulary", *flags, "--output_dir", str(tmp_path / "new"), "--train_file", "no.txt"]) == 2
-    assert capsys.readouterr().err == "bert-repro vocabulary: error: no.txt: no such file\n"
+    assert "bert-repro vocabulary: error: no.txt: expected files named" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
@@ -72,15 +72,6 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):  # before the text is read
         main(["--train_file", "none.txt", *flags, str(tmp_path / "file/vocab")])
-
-
-@pytest.mark.parametrize("extend", [[], ["--extend", "somewhere", "--extend_vocab", "8"]], ids=["new", "extended"])
-def test_a_vocabulary_below_its_own_text_is_refused(tmp_path, text, extend):
-    """vocab.txt would be text for the next command."""
-    flags = ["--train_file", str(tmp_path), "--output_dir", str(tmp_path / "v"), *extend]
-    with pytest.raises(ValueError, match=r"--output_dir .*v lies within .*, where all files are read as text"):
-        main(flags if extend else [*flags, "--vocab_size", "100"])
-    assert not (tmp_path / "v").exists()
 
 
 def test_the_field_of_the_text_has_a_flag(tmp_path, text):
@@ -128,8 +119,8 @@ def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
         learn_vocabulary(files, 400, num_workers=workers, progress=False, output_dir=tmp_path / str(workers))
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "12")
     assert one == two
-    (tmp_path / "text" / "a.txt").write_text("good\n" * 900 + "\n\0\n")
-    with pytest.raises(ValueError, match=r"a\.txt:902: holds a NUL byte"):
+    (tmp_path / "text" / "a.txt").write_bytes(b"good\n" * 900 + b"\n\xff\n")
+    with pytest.raises(ValueError, match=r"a\.txt:902: expected UTF-8 text"):
         learn_vocabulary(files, 400, num_workers=2, progress=False)
 
 
@@ -151,7 +142,7 @@ def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
     ]
 
 
-def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, caplog):
+def test_addresses_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *names: tmp_path.joinpath("cache", *names))
     system = fsspec.filesystem("memory")
     system.pipe("/vocabularies/a.txt", "\n".join(LINES).encode())
@@ -159,7 +150,6 @@ def test_addresses_are_read_and_what_is_left_out_is_said(tmp_path, monkeypatch, 
     learn_vocabulary("memory://vocabularies", 90, output_dir=tmp_path / "two", num_workers=2)
     train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
     assert (tmp_path / "two" / "vocab.txt").read_bytes() == (tmp_path / "texts" / "vocab.txt").read_bytes()
-    assert "not read: /vocabularies/.b.txt (by its name)" in caplog.text
 
 
 def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path):

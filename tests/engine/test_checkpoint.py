@@ -20,7 +20,7 @@ from bert_training.engine.checkpoint import (
 )
 from bert_training.engine.state import UNKNOWN, Origin, TrainingState
 from bert_training.files.atomic import damage
-from bert_training.inputs.records import read_events
+from bert_training.inputs.json_files import read_events
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
 

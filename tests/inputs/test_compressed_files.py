@@ -131,10 +131,8 @@ def _without_paths(content) -> str:
 
 def test_other_unreadable_files_are_refused(tmp_path):
     assert [kind_of(name) for name in ("a.txt", "b.jsonl.gz", "c.tsv.xz", "d.xz")] == [".txt", ".jsonl", ".tsv", ""]
-    with pytest.raises(ValueError, match=r"no\.txt: cannot be read: No such file or directory; check the path"):
+    with pytest.raises(OSError, match=r"No such file or directory: '.*no\.txt'"):
         read_text(tmp_path / "no.txt")
-    with pytest.raises(ValueError, match="cannot be read: Is a directory; check the path"):
-        [*numbered_lines(tmp_path)]
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbffine\r\nnot \xff\n")
     wanted = r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file to UTF-8"

@@ -57,5 +57,5 @@ def test_a_saved_data_set_is_opened_without_what_was_cached_in_its_folder(saved)
 
 def test_a_saved_data_set_without_splits_is_the_training_data(saved):
     assert load_dataset(datasets, str(saved / "one"), None, split="train", streaming=True)["text"][:] == ["a", "b"]
-    with pytest.raises(ValueError, match="its only splits are train"):
+    with pytest.raises(KeyError, match="test"):
         load_dataset(datasets, str(saved / "one"), None, split="test")

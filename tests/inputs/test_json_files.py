@@ -1,25 +1,30 @@
-"""Every fault of a JSON text is one kind of error, and every fault of a file is one line that names it."""
-
-import json
+"""bert_training/inputs/json_files.py: what is wrong with a file or a record is said with its name."""
 
 import pytest
 
-from bert_training.files.hashing import is_plain_name
-from bert_training.inputs.json_files import parse_json, read_object
+from bert_training.files.atomic import write_json
+from bert_training.files.hashing import HASHES, hashes_of, hashes_record, is_plain_name
+from bert_training.inputs.json_files import check_format, finished_hashes, read_events, read_object, read_record
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "run.json:1: not valid JSON at column 2"),
-        (b'{"a": "\xff"}', "run.json:1: expected UTF-8 text, got byte 0xff"),
-        (b"[1]", "run.json: expected a JSON object, got '.1.'"),
+        (b"", r"run\.json: not valid JSON \(Expecting value: line 1 column 1"),
+        (b"[" * 100_000, r"run\.json: not valid JSON \("),
+        (b'{"a": "\xff"}', r"run\.json:1: expected UTF-8 text, got byte 0xff"),
+        (b"[1]", r"run\.json: expected a JSON object, got '.1.'"),
+        (b'{"flabs": {}}', "it lacks flags"),
     ],
 )
-def test_faults_name_the_file(tmp_path, content, message):
-    (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_object(tmp_path / "run.json")
+def test_faults_name_the_file_and_those_of_a_record_a_remedy(tmp_path, content, message):
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    if b"flabs" not in content:
+        with pytest.raises(ValueError, match=message):
+            read_object(path)
+    with pytest.raises(ValueError, match=rf"run\.json: damaged or edited \(.*{message}.*\); copy it"):
+        read_record(path, "copy it", needs=("flags",))
 
 
 def test_plain_names():
@@ -27,8 +32,27 @@ def test_plain_names():
     assert not any(map(is_plain_name, ("", ".", "..", "../a", "/a", "a/b", "a\\b", "a\0", None, 1, ["a"])))
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": {"te\\u0078t": 1, "text": 1}}]'])
-def test_a_field_that_occurs_twice_is_refused(text):
-    """``json.loads`` keeps the last one, so that all rows of the first would be lost."""
-    with pytest.raises(json.JSONDecodeError, match=r"the field '(a|text)' occurs twice in one object"):
-        parse_json(text)
+@pytest.mark.parametrize("spoil", [lambda t: t[:-9], lambda t: t.replace("a", "b", 1), lambda t: "[]", lambda t: t * 2])
+def test_damaged_hashes_are_named_themselves(tmp_path, spoil):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    write_json(tmp_path / HASHES, hashes_record(hashes_of(tmp_path)))
+    assert list(finished_hashes(tmp_path / HASHES)) == ["model.safetensors"]
+    (tmp_path / HASHES).write_text(spoil((tmp_path / HASHES).read_text()))
+    with pytest.raises(ValueError, match=r"hashes\.json: damaged or edited"):
+        finished_hashes(tmp_path / HASHES)
+
+
+def test_a_line_that_was_cut_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"event": "corpus"}\n{"event": "train", "step": 1}\n')
+    assert len(read_events(path)) == 2
+    path.write_text(f'{path.read_text()}{{"event": "tr\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl:3: not valid JSON"):
+        read_events(path)
+
+
+def test_another_format_is_refused(tmp_path):
+    check_format(tmp_path / "run.json", {"format": 1})
+    for record, found in (({}, "one without a format"), ({"format": 2}, "2")):
+        with pytest.raises(ValueError, match=rf"run\.json: expected a record of format 1, got {found}; use"):
+            check_format(tmp_path / "run.json", record)

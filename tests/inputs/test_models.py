@@ -48,9 +48,7 @@ def test_rows_that_are_rounded_up_fit_and_are_named(capsys, rows, pieces, multip
 
 @pytest.mark.parametrize(("rows", "pieces"), [(300, 299), (300, 290), (304, 288), (304, 280), (427, 300), (512, 300)])
 def test_rows_that_are_missing_from_the_vocabulary_are_refused(rows, pieces):
-    with pytest.raises(
-        ValueError, match=f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, which"
-    ):
+    with pytest.raises(ValueError, match=f"the model has {rows} embeddings and the tokenizer {pieces} pieces, which"):
         check_fit(small_config(vocab_size=rows), tokenizer_of(pieces), 8)
 
 
@@ -63,7 +61,7 @@ def test_googles_vocabulary_without_one_row_is_refused():
 def test_tokens_without_embeddings_are_refused_with_the_remedy():
     tokenizer = tokenizer_of(300)
     tokenizer.add_tokens(["new"])
-    with pytest.raises(ValueError, match=r"301 pieces but the model only 300 .* resize_token_embeddings\(len"):
+    with pytest.raises(ValueError, match=r"300 embeddings and the tokenizer 301 .* resize_token_embeddings\(len"):
         check_fit(small_config(vocab_size=300), tokenizer, 8)
 
 

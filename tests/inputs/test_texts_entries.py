@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.inputs.texts import Entry, check_apart, check_files, entries_of, read_documents
+from bert_training.inputs.texts import Entry, check_files, entries_of, read_documents
 
 
 def expand(entry: object) -> Entry:
@@ -29,7 +29,6 @@ def test_a_folder_is_its_files_by_name_folder_by_folder(tmp_path):
     write(tmp_path, "b.txt", "B.txt", "a/z.jsonl", "a/b/c.txt", "part-10.txt", "part-2.txt", "a.txt")
     wanted = ["B.txt", "a/b/c.txt", "a/z.jsonl", "a.txt", "b.txt", "part-10.txt", "part-2.txt"]
     assert names(tmp_path, tmp_path) == wanted
-    assert expand(tmp_path).left_out == []
     assert expand(tmp_path).name == f"{tmp_path.name} (7 files)"
 
 
@@ -54,28 +53,20 @@ def test_patterns(tmp_path, pattern, wanted):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("table.csv", r"table\.csv: expected \.txt, \.jsonl or"),
-        ("empty.txt", r"empty\.txt: is empty"),
-        ("none.txt", "none.txt: no such file"),
-        ("x*.txt", r"x\*.txt: no file of text is there"),
-        ("none/*.txt", r"none/\*.txt: no file of text is there"),
-        ("empty", "empty: no file of text is there"),
-        ("only_hidden", r"no file of text is there \(.*not read: .*\.a\.txt \(by its name\)\)"),
-        ("mixed", r"mixed: expected files named \.txt, .* got .*mixed/table\.csv; choose .* 'folder/\*\*/\*\.txt'"),
-        ("mixed/*", r"mixed/\*: expected files named .* got .*mixed/table\.csv"),
+        ("table.csv", r"table\.csv: expected files named \.txt, \.jsonl or"),
+        ("none.txt", r"none\.txt: expected files named .* got no file of text; check the path"),
+        ("none/*.txt", r"none/\*.txt: .* got no file of text"),
+        ("only_hidden", "only_hidden: .* got no file of text"),
+        ("mixed", r"mixed: expected files named \.txt, .* got .*mixed/table\.csv; check .* 'folder/\*\*/\*\.txt'"),
+        ("x" * 5000, "x: expected files .* got no file of text"),
+        ("", ": expected files .* got no file of text"),
     ],
 )
 def test_bad_entries(tmp_path, entry, message):
-    write(tmp_path, "mixed/a.txt", "mixed/table.csv", "only_hidden/.a.txt")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty.txt").touch()
-    write(tmp_path, "table.csv")
+    write(tmp_path, "mixed/a.txt", "mixed/table.csv", "only_hidden/.a.txt", "only_hidden/_SUCCESS", "table.csv")
+    (tmp_path / "only_hidden/empty.txt").touch()
     with pytest.raises(ValueError, match=message):
-        expand(tmp_path / entry)
-    with pytest.raises(ValueError, match="no such file"):
-        expand("x" * 5000)
-    with pytest.raises(ValueError, match="'': no such file"):
-        expand("")
+        expand(tmp_path / entry if len(entry) in range(1, 100) else entry)
 
 
 def test_a_file_of_two_entries_is_refused(tmp_path):
@@ -97,18 +88,5 @@ def test_wikiextractors_folders(tmp_path):
     wanted = [[f"The {number} .", "Its end ."] for number in ("first", "second", "third", "fourth")]
     assert [*read_documents([tmp_path])] == [*read_documents([tmp_path / "A?/wiki_*"])] == wanted
     (tmp_path / "AB/notes").write_text("other")
-    with pytest.raises(ValueError, match="AB/notes; choose the files of text"):
+    with pytest.raises(ValueError, match="AB/notes; check the path, or choose the files of text"):
         expand(tmp_path)
-
-
-def test_an_output_folder_below_its_own_text_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/a.txt").write_text("a")
-    for entry in ("texts", "texts/**/*.txt", str(tmp_path), "./texts/../texts"):
-        with pytest.raises(ValueError, match=r"--output_dir texts/run lies within .*, where all files are read"):
-            check_apart(["s3://a/b", entry], "texts/run")
-    for entry in ("texts/*.txt", "texts/a.txt"):
-        check_apart([entry], "texts/run")
-    check_apart(["texts"], "texts/.run")
-    check_apart(["texts"], "textsrun")

@@ -16,7 +16,6 @@ from bert_training.pretraining.early_checks import check_early
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer
-from tokenization.fingerprint import tokenizer_sha256
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "##b", "cat"]
@@ -63,8 +62,8 @@ def test_stored_settings_of_vocab_txt_alone(tmp_path):
 @pytest.mark.parametrize(
     ("name", "pieces", "message"),
     [
-        ("hindi", [*PIECES, "में", "पोस्ट"], "no piece of .* has a capital, .* but 2 have accents or vowel signs"),
-        ("few", [*PIECES, *map(str, range(99)), "HER2"], "only 1 of the 110 pieces of .* have capitals, so it may be"),
+        ("hindi", [*PIECES, "में", "पोस्ट"], "of 12 pieces, 0 have capitals and 2 accents or vowel signs, so its case"),
+        ("few", [*PIECES, *map(str, range(99)), "HER2"], "of 110 pieces, 1 have capitals and 0 accents"),
     ],
 )
 def test_doubt_about_the_case_is_one_line_with_a_remedy(tmp_path, name, pieces, message):
@@ -118,7 +117,7 @@ def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
     assert tokenizer("Cat [E1] new [E0]", add_special_tokens=False)["input_ids"] == [9, 11, 12, 10]
     assert tokenizer.convert_tokens_to_ids(["[E0]", "[E1]", "new"]) == [10, 11, 12]
     (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 14}')
-    with pytest.raises(ValueError, match=r"'new' should have the id 14 by vocab\.txt and the files of added tokens"):
+    with pytest.raises(ValueError, match=r"'new' gets another id than its file says"):
         load_tokenizer(str(tmp_path))
 
 
@@ -229,12 +228,7 @@ def test_weights_without_a_tokenizer(model, tmp_path, capsys):
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
         (model / name).unlink()
     assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"]
-    assert f"warning: {model} has no tokenizer, so nothing shows that the rows of {given}" in capsys.readouterr().out
-    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": tokenizer_sha256(build_tokenizer(PIECES))}))
-    assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"] and capsys.readouterr().out == ""
-    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": "0" * 64}))
-    with pytest.raises(ValueError, match=r"it is not the tokenizer with which .* was trained, by the SHA-256"):
-        chosen_tokenizer(given, str(model))
+    assert f"warning: {model} has no tokenizer; nothing shows that the rows of {given}" in capsys.readouterr().out
 
 
 def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(model, tmp_path, capsys):
@@ -286,5 +280,5 @@ def test_accents_are_a_setting_of_their_own(tmp_path, stored, asked, expected, w
 @pytest.mark.parametrize("row", ["[UNK]\t100", '"[UNK]"', "<unk>", "\u2581a"])
 def test_a_vocabulary_of_another_form_is_refused(tmp_path, row):
     path = write_rows(tmp_path / "vocab.txt", ["[PAD]", row, "[CLS]", "[SEP]", "[MASK]", "b"])
-    with pytest.raises(ValueError, match=f"^{path}: expected a vocabulary of BERT"):
+    with pytest.raises(ValueError, match=r"vocab: no row for \[UNK\]"):
         vocabulary_tokenizer(path)

@@ -165,11 +165,9 @@ def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrain
     (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # Without this file the run is not finished.
     kept = tmp_path / "s" / "seed-42" / "checkpoint-best-1"  # as if killed just before it was removed
     kept.mkdir()
-    (tmp_path / "s" / ".lock").touch()
     again = run(*given, "--logging_steps=1")
     assert counted[2:] == ["seed-43"]
     assert "seed-42: this run is finished" in capsys.readouterr().out and not kept.exists()
-    assert not (tmp_path / "s" / ".lock").exists()
     assert again["settings"] == summary["settings"]
     lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # No record is there twice.
@@ -235,12 +233,12 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         write_summary(tmp_path / name, **(ours | change))
     control = (tmp_path / "control", pretrained, glue_files, "cola", "--seeds=2", "--model_impl=transformers", *QUICK)
     for name, message in (
-        ("nowhere", r"summary\.json: .*No such file"),
+        ("nowhere", r"No such file.*summary\.json"),
         ("seeds", "no run with the same seed"),
         ("data", "evaluated on other data, or has no metric in common; the runs are finished"),
         ("metrics", "evaluated on other data, or has no metric in common; the runs are finished"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, OSError), match=message):
             run(*control, "--compare_to", str(tmp_path / name))
     assert len(counted) == done
 

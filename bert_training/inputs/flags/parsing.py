@@ -10,127 +10,45 @@ The file of --config has the flags of a command, flat, as YAML or JSON:
     text_column: [subject, body]
     learning_rate: 5e-5
 
-Its lines count like flags on the command line, where a flag that is typed wins. So whatever looks at the flags that are
-given (recipes, the defaults of a model, refusals of idle flags) sees these.
-
-Of YAML, which JSON is a part of, only the texts of the values are taken, and the flags say what they mean: YAML itself
-would read 5e-5 as a text, and the "no" of ``mixed_precision: no`` as false.
+Its lines become the first words of the command line, where a flag that is typed wins. Of YAML, which JSON is a part of,
+only the texts of the values are taken, and the flags say what they mean: YAML itself would read 5e-5 as a text, and the
+"no" of ``mixed_precision: no`` as false.
 """
 
 import argparse
 import difflib
-import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from bert_training.files.harmless_output import harmless_output
+from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.natures import Flags, Kind, declared, default_of, helps, kinds, problems_of_value
 from tokenization.errors import UserError
 
-# --- the file of --config --------------------------------------------------------------------------------------------
 
-
-_HASHES: dict[str, str] = {}  # of the files that this process has read, by their paths
-
-
-class Given(NamedTuple):
-    """What is given for a flag.
-
-    Attributes:
-        place: the flag as messages name it: "--seed", or with file and line "run.yaml:3: seed".
-        texts: its value, or its values if there may be several.
-    """
-
-    place: str
-    texts: str | list[str]
-
-    @property
-    def several(self) -> list[str]:
-        """Its values as a list."""
-        return self.texts if isinstance(self.texts, list) else [self.texts]
-
-
-def read_config(path: str, known: Sequence[str]) -> dict[str, Given]:
-    """What a file gives, by the names of the flags; its hash is kept for ``config_facts``.
-
-    Args:
-        known: the names of the flags that the command has.
-
-    Raises:
-        UserError: it cannot be read, is no YAML or JSON, or has lines that are no flags, each of which is named.
-    """
-    found: dict[str, Given] = {}
-    problems = []
-    for key, node in _pairs(path):
-        written = str(key.value)
-        name, place = written.replace("-", "_"), f"{path}:{key.start_mark.line + 1}: {written[:60]}"
-        if problem := _problem_of_line(name, node, known, found):
-            problems.append(f"{place}{problem}")
-        else:
-            found[name] = Given(place, _texts(node))
-    if problems:
-        raise UserError("\n".join(problems))
-    return found
-
-
-def _pairs(path: str) -> list[tuple[yaml.Node, yaml.Node]]:
-    """The flags of a file and their values, as YAML's parser gives them."""
+def words_of_config(path: str) -> list[str]:
+    """The flags in a file, as words of the command line. Raises UserError if it is no file of flags."""
     try:
-        content = Path(path).read_bytes()
-        root = yaml.compose(content, Loader=yaml.SafeLoader)
-    except OSError as error:
-        problem = f"--config {path}: cannot be read: {error.strerror}; check the path"
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        problem = f"{path}:{mark.line + 1 if mark else 1}: not valid YAML ({what}); write flag: value"
-    else:
-        _HASHES[path] = hashlib.sha256(content).hexdigest()
-        if root is None or isinstance(root, yaml.MappingNode):
-            return root.value if root else []
-        problem = f"{path}:{root.start_mark.line + 1}: expected a flag on each line, such as learning_rate: 5e-5"
-    raise UserError(problem)
-
-
-def hint(word: str, known: Sequence[str]) -> str:
-    """What to do about a word that is no flag: the nearest one that is."""
-    name = word.partition("=")[0].removeprefix("--").replace("-", "_")
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean --{close[0]}?" if close else "--help lists the flags"
+        content = dict(yaml.load(Path(path).read_bytes(), yaml.BaseLoader) or {})
+    except (OSError, yaml.YAMLError, ValueError, TypeError) as error:
+        told = " ".join(str(error).split())
+        raise UserError(
+            f"--config {path}: expected a flag on each line, such as learning_rate: 5e-5; got {told}"
+        ) from None
+    words: list[str] = []
+    for name, value in content.items():
+        words += [f"--{name}", *map(str, value)] if isinstance(value, list) else [f"--{name}={value}"]
+    return words
 
 
 def config_facts(path: str | None) -> dict[str, Any]:
-    """For run.json, the name and the hash of the file as it was when its flags were read; {} without one."""
-    return {"config_file": {"file": Path(path).name, "sha256": _HASHES.get(path)}} if path else {}
-
-
-def _problem_of_line(name: str, node: yaml.Node, known: Sequence[str], found: dict[str, Given]) -> str | None:
-    """What is wrong with a line, in words that follow the flag's name; None if nothing is."""
-    if name not in known:
-        return f" is no flag of this command; {hint(name, known)}"
-    if name == "config":
-        return " cannot name another file; copy the lines of that file"
-    if name in found:
-        return f" stands on another line, too ({found[name].place}); delete one of the two"
-    parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    if not all(isinstance(part, yaml.ScalarNode) for part in parts):
-        return " must be a text, a number, true or false, or a list of these; got a nested value"
-    if any(part.tag.endswith(":null") for part in parts):
-        return " has no value; write one, or leave the line out for the default"
-    return None
-
-
-def _texts(node: yaml.Node) -> str | list[str]:
-    return [part.value for part in node.value] if isinstance(node, yaml.SequenceNode) else str(node.value)
-
-
-# --- parsing ---------------------------------------------------------------------------------------------------------
+    """For run.json, the name and the hash of the file; {} without one."""
+    return {"config_file": {"file": Path(path).name, "sha256": sha256(Path(path))}} if path else {}
 
 
 Args = TypeVar("Args", bound=Flags)
@@ -224,13 +142,13 @@ def parse_arguments(
             what it raises is passed on.
     """
     parser = _Parser(cls)
-    words = [_with_underscores(cls, word) for word in (sys.argv[1:] if argv is None else argv)]
-    namespace, others = parser.parse_known_args(words)
-    typed = {name: Given(f"--{name}", texts) for name, texts in vars(namespace).items()}
+    typed = sys.argv[1:] if argv is None else argv
+    namespace, others = parser.parse_known_args([_with_underscores(cls, word) for word in typed])
     try:
-        path = typed["config"].texts if "config" in typed else None
-        typed = (read_config(str(path), [one.name for one in fields(cls)]) if path else {}) | typed
-        given = _converted(cls, typed, _unknown(cls, others))
+        if path := getattr(namespace, "config", None):
+            words = [_with_underscores(cls, word) for word in [*words_of_config(path), *typed]]
+            namespace, others = parser.parse_known_args(words)
+        given = _converted(cls, vars(namespace), _unknown(cls, others))
         defaults = cls.defaults_for(given)
     except UserError as error:
         parser.error(str(error))
@@ -251,28 +169,29 @@ def check_command_line(
     Args:
         look: looks at the files of a new run, and raises UserError if one is missing, or lacks a column.
     """
-    with harmless_output():
-        try:
-            args = parse_arguments(cls, None, defaults_for)
-        except (OSError, UserError):  # of the model, which the script itself reports
-            return
-        try:
-            if not Path(getattr(args, "output_dir", ""), "run.json").exists():  # a finished run needs no files
-                look(args)
-        except UserError as error:
-            print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
-            sys.exit(2)
+    try:
+        args = parse_arguments(cls, None, defaults_for)
+    except (OSError, UserError):  # of the model, which the script itself reports
+        return
+    try:
+        if not Path(getattr(args, "output_dir", ""), "run.json").exists():  # a finished run needs no files
+            look(args)
+    except (OSError, UserError) as error:
+        print(f"{Path(sys.argv[0]).name}: error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
-def _converted(cls: type[Flags], words: Mapping[str, Given], unknown: Iterable[str]) -> dict[str, Any]:
+def _converted(cls: type[Flags], words: Mapping[str, str | list[str]], unknown: Iterable[str]) -> dict[str, Any]:
     """The values of the flags that are given. Raises UserError with everything that is wrong with the words."""
-    found, problems, limits = dict[str, Any](), [*unknown], declared(cls)
-    for name, given in words.items():
-        values = [_convert(kinds(cls)[name].type, text) for text in given.several]
-        if problem := _problem(given, values, kinds(cls)[name], limits[name].get("may_be_empty", False)):
-            problems.append(f"{given.place} {problem}")
+    found, problems = dict[str, Any](), [*unknown]
+    for name, texts in words.items():
+        kind = kinds(cls)[name]
+        convert, wanted = TYPES[kind.type]
+        try:
+            found[name] = [convert(text) for text in texts] if isinstance(texts, list) else convert(texts)
+        except (ValueError, KeyError):
+            problems.append(f"--{name} must be {wanted}, got {texts!r:.60}; correct it")
             continue
-        found[name] = values if kinds(cls)[name].is_list else values[0]
         if found[name] != default_of(cls.__dataclass_fields__[name]):  # which may be out of bounds, as -1 steps are
             problems += problems_of_value(cls, name, found[name])
     problems += [f"--{name} is required; give it" for name in _required(cls) if name not in words]
@@ -281,33 +200,20 @@ def _converted(cls: type[Flags], words: Mapping[str, Given], unknown: Iterable[s
     return found
 
 
-def _convert(kind: type, text: str) -> Any:
-    """The value that a text stands for; None if it stands for none of this type."""
-    try:
-        return TYPES[kind][0](text)
-    except (ValueError, KeyError):
-        return None
-
-
-def _problem(given: Given, values: list[Any], kind: Kind, may_be_empty: bool) -> str | None:
-    """What is wrong with the words of a flag, in words that follow its name; None if nothing is."""
-    if isinstance(given.texts, list) and not kind.is_list:
-        return "takes one value, got a list; write one value"
-    if not values and not may_be_empty:
-        return "needs one value or more, got an empty list; leave it out"
-    if None in values:
-        return f"must be {TYPES[kind.type][1]}, got {given.several[values.index(None)][:60]!r}; correct it"
-    return None
-
-
 def _unknown(cls: type[Flags], words: list[str]) -> list[str]:
-    """A sentence for each flag that does not exist, with the words behind it."""
+    """A sentence for each flag that does not exist, with the words behind it, and the nearest one that does."""
     known, groups = [one.name for one in fields(cls)], list[list[str]]()
     for word in words:
         if word.startswith("--") or not groups:
             groups.append([])
         groups[-1].append(word)
-    return [f"unknown argument {' '.join(group)}; {hint(group[0], known)}" for group in groups]
+    told = []
+    for group in groups:
+        name = group[0].partition("=")[0].removeprefix("--").replace("-", "_")
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean --{close[0]}?" if close else "--help lists the flags"
+        told.append(f"unknown argument {' '.join(group)}; {hint}")
+    return told
 
 
 def _required(cls: type[Flags]) -> list[str]:

@@ -8,7 +8,6 @@ HEADS has the classes of finished models, as config.json names them, for scripts
 head is a row there, besides its class. The modules of the flags import no torch, and so the classes are named.
 """
 
-import shutil
 import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, 
 from bert_training.inputs.flags.natures import Nature, natures
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.shared import SharedArguments
-from tokenization.errors import UserError
 
 # --- heads -----------------------------------------------------------------------------------------------------------
 
@@ -239,14 +237,6 @@ def chooses_best(args: SharedArguments) -> bool:
 
 
 def path_of(name: str) -> str:
-    """The path of a script: beside the packages in a checkout, else among the installed programs.
-
-    Raises:
-        ValueError: it is in neither place.
-    """
-    beside, installed = Path(__file__).parents[3] / name, Path(sysconfig.get_path("scripts"), name)
-    places = (SCRIPTS[name].place, beside, installed)
-    found = next((str(path) for path in places if path and path.is_file()), None) or shutil.which(name)
-    if found is None:
-        raise UserError(f"expected {beside}, {installed} or {name} on the PATH, found none; install the package again")
-    return found
+    """The path of a script: beside the packages in a checkout, else among the installed programs."""
+    places = (SCRIPTS[name].place, Path(__file__).parents[3] / name, Path(sysconfig.get_path("scripts"), name))
+    return next((str(path) for path in places if path and path.is_file()), name)

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.compressed_files import read_text
-from bert_training.inputs.json_files import parse_file
+from bert_training.inputs.json_files import read_object
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
 from tokenization.errors import UserError
 
@@ -165,8 +164,7 @@ def read_numbers(path: str | Path) -> dict[str, float]:
 
 
 def _read_object(path: str | Path, fits: Callable[[Any], bool], what: str) -> dict[str, Any]:
-    content = parse_file(path, read_text(path), f"expected one object, question id -> {what}")
-    wrong = {id_: value for id_, value in content.items() if not fits(value)} if isinstance(content, dict) else content
-    if wrong or not isinstance(content, dict):
+    content = read_object(Path(path))
+    if wrong := {id_: value for id_, value in content.items() if not fits(value)}:
         raise UserError(f"{path}: expected one JSON object, question id -> {what}; got {wrong!r:.80}; correct it")
     return content

@@ -1,7 +1,6 @@
 """Two commands with one output folder: the second is refused with one line, and the first ends as if it were alone."""
 
 import json
-import os
 import random
 import signal
 import time
@@ -112,13 +111,12 @@ def two_processes_are_refused(_, flags, tmp_path) -> str:
     """The error is printed once, by the main process."""
     (tmp_path / "run").mkdir()
     given = [*flags("glue"), "--output_dir", tmp_path / "run"]
-    with locks.held(tmp_path / "run" / ".lock", "busy"):
-        ended = run("run_glue", given, tmp_path, ranks=2, patience=10)
-        assert ended.statuses == [2, 2], ended.printed
-        check_refused(
-            2, ended.printed, f"{BUSY}; wait until it has ended, or give another folder (process {os.getpid()}"
-        )
-        assert names(tmp_path / "run") == {".lock"}
+    locks.hold(tmp_path / "run" / ".lock", "busy")
+    ended = run("run_glue", given, tmp_path, ranks=2, patience=10)
+    locks.release(tmp_path / "run" / ".lock")
+    assert ended.statuses == [2, 2], ended.printed
+    check_refused(2, ended.printed, f"{BUSY}; wait until it has ended, or give another folder")
+    assert names(tmp_path / "run") == set()
     return "refused"
 
 

