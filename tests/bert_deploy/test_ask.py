@@ -19,10 +19,8 @@ from bert_deploy.ask import answers, read_contexts, verdicts
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.networks import number_types
-from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
-from tests.helpers.evaluated_answers import evaluated
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 
@@ -54,45 +52,36 @@ def network(tokenizer, null: float = 0.0) -> BertForQuestionAnswering:
     return model
 
 
-def test_long_contexts_are_read_in_windows_and_batches_do_not_matter(tokenizer):
-    questions = [Question(str(i), "who ?", CONTEXT[i:]) for i in range(4)]
+def test_long_contexts_are_read_in_windows(tokenizer):
+    pairs = [("who ?", CONTEXT[i:]) for i in range(4)]
     model = network(tokenizer)
-    whole = evaluated(model, tokenizer, questions, batch_size=100)
-    single = evaluated(model, tokenizer, questions, batch_size=1)
-    assert whole.predictions == single.predictions and whole.null_odds == {}
-    for id_, entries in whole.nbest.items():
-        assert len(entries) == 7
-        for entry, again in zip(entries, single.nbest[id_]):
-            assert entry["probability"] == pytest.approx(again["probability"], rel=1e-4)
-            assert CONTEXT[int(id_) :][entry["start"] : entry["end"]] == entry["text"]
-            assert len(tokenizer.tokenize(entry["text"])) <= 4
+    whole = [*answers(model, tokenizer, pairs, None)]
+    for pair, found in zip(pairs, whole):
+        (single,) = answers(model, tokenizer, [pair], None)
+        assert found == single | {"score": pytest.approx(single["score"], rel=1e-4)}
+        assert pair[1][found["start"] : found["end"]] == found["answer"] != ""
+        assert len(tokenizer.tokenize(found["answer"])) <= 4
 
 
 def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
-    question = Question("q", "who ?", CONTEXT)
-    model = network(tokenizer, null=30.0)
-    assert evaluated(model, tokenizer, [question]).predictions["q"]
-    whole = evaluated(model, tokenizer, [question], threshold=0.0)
-    assert whole.predictions == {"q": ""}
-    (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], 0.0)
+    model, asked = network(tokenizer, null=30.0), [("who ?", CONTEXT)]
+    (record,) = answers(model, tokenizer, asked, None)
+    assert record["answer"]
+    (record,) = answers(model, tokenizer, asked, 0.0)
     assert record["answer"] == "" and (record["start"], record["end"]) == (0, 0) and record["score"] > 0.9
-    odds = whole.null_odds["q"]
-    for stored, answered in ((odds + 1, True), (odds - 1, False)):
+    for stored, answered in ((1000.0, True), (-1000.0, False)):
         model.config.null_score_diff_threshold = stored
-        prediction = evaluated(model, tokenizer, [question]).predictions["q"]
-        assert bool(prediction) == answered
-        # It describes the answer, even if another entry has a higher score.
-        (record,) = answers(model, tokenizer, [("who ?", CONTEXT)], None)
-        assert record["answer"] == prediction == CONTEXT[record["start"] : record["end"]]
-        assert (record["score"] < 0.1) == answered
-        assert not evaluated(model, tokenizer, [question], threshold=0.0).predictions["q"]
+        (record,) = answers(model, tokenizer, asked, None)
+        assert bool(record["answer"]) == answered and record["answer"] == CONTEXT[record["start"] : record["end"]]
+        assert (record["score"] < 0.1) == answered  # it describes the answer, even if another entry has a higher score
+        assert not next(answers(model, tokenizer, asked, 0.0))["answer"]
 
 
 def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
     model = network(tokenizer)
     model.config.question_answering["max_query_length"] = 21
     with pytest.raises(ValueError, match=r"--max_query_length 21 .* leave no room for the context"):
-        evaluated(model, tokenizer, [Question("q", "who ?", CONTEXT)])
+        next(answers(model, tokenizer, [("who ?", CONTEXT)], None))
 
 
 def test_settings_are_stored_and_read(tmp_path):
@@ -150,11 +139,11 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     assert unknown.startswith("warning: the texts: [UNK] is ") and "(Devanagari: में becomes म)" in accents
 
 
-def test_a_question_that_is_cut_is_warned_of(tokenizer, caplog):
+def test_an_answer_says_how_much_of_its_question_was_not_read(tokenizer):
     model = network(tokenizer)
     model.config.question_answering = {"max_query_length": 3}
-    assert len([*answers(model, tokenizer, [("the house", CONTEXT), ("the old red house", CONTEXT)], None)]) == 2
-    assert "a question of 4 tokens is cut after 3 of them" in caplog.text
+    found = answers(model, tokenizer, [("the house", CONTEXT), ("the old red house", CONTEXT)], None)
+    assert [one.get("tokens_not_read") for one in found] == [None, 1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from bert_deploy import readings
 from bert_deploy.folder import open_folder
-from tests.bert_deploy.guesses import classify
+from tests.bert_deploy.guesses import alone, classify
 from tests.helpers.browsers import need_browser, serving, started_browser
 from tests.helpers.model_folders import save_model
 
@@ -162,7 +162,7 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
     titles = [tab.inner_text() for tab in page.get_by_role("tab").all()]
     assert titles == ["Masked words", "Next sentence", "Attention", "Pieces"]
     use(page, "Fill the gap", Your_sentence=text)
-    first, second = readings.masked_words(model, text)
+    first, second = alone(readings.masked_words, model, text)
     shows(page, "Gap 2")
     check_bars(page, [*first, *second])
     use(page, "Fill the gap", Your_sentence=" ")
@@ -174,7 +174,7 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
 def test_the_piece_that_comes_next(visit, models):
     page = visit("left to right")
     use(page, "Continue", The_beginning="the old king")
-    check_bars(page, readings.masked_words(open_folder(str(models["left to right"])), "the old king")[0])
+    check_bars(page, alone(readings.masked_words, open_folder(str(models["left to right"])), "the old king")[0])
 
 
 def test_the_sentence_that_follows(visit, models):
@@ -182,7 +182,7 @@ def test_the_sentence_that_follows(visit, models):
     tab(page, "Next sentence")
     lines = ["he went home .", "the red river", "a house"]
     use(page, "Compare", First_sentence=PAIR[0], What_may_follow="\n\n".join(lines))
-    check_bars(page, readings.next_sentence(open_folder(str(models["pretrained"])), PAIR[0], lines))
+    check_bars(page, alone(readings.next_sentence, open_folder(str(models["pretrained"])), PAIR[0], lines))
 
 
 def test_classes_of_a_pair_and_a_missing_second_text(visit, models):
@@ -212,7 +212,7 @@ def test_an_answer_in_its_context(visit, models):
     context = "𝔸 the old doctor opened a small red house by the river .\nthe king went home ."
     page = visit("answers")
     use(page, "Answer", Question="who went home ?", Text=context)
-    found = readings.answer(open_folder(str(models["answers"])), "who went home ?", context)
+    found = alone(readings.answer, open_folder(str(models["answers"])), "who went home ?", context)
     shows(page, f"No-answer odds: {found.null_odds:.2f}")
     assert page.locator("mark:visible").inner_text() == found.answer == context[found.start : found.end]
     assert page.locator(".text:visible").inner_text() == context
@@ -221,7 +221,7 @@ def test_an_answer_in_its_context(visit, models):
 def test_names_are_marked(visit, models):
     page = visit("names")
     use(page, "Find names", Text=TEXT)
-    found = readings.names_in(open_folder(str(models["names"])), TEXT)
+    found = alone(readings.names_in, open_folder(str(models["names"])), TEXT)
     page.wait_for_function("count => document.querySelectorAll('mark').length === count", arg=len(found))
     marks = [f"{TEXT[name.start : name.end]}{name.kind}" for name in found]
     assert [mark.inner_text().replace("\n", "") for mark in page.locator("mark:visible").all()] == marks
@@ -230,7 +230,7 @@ def test_names_are_marked(visit, models):
 def test_the_choice_of_an_ending(visit, models):
     page, endings = visit("choice"), ["he went home .", "a river", "a red house"]
     use(page, "Choose", Beginning=PAIR[0], Endings="\n".join(endings))
-    check_bars(page, readings.choose(open_folder(str(models["choice"])), PAIR[0], endings))
+    check_bars(page, alone(readings.choose, open_folder(str(models["choice"])), PAIR[0], endings))
 
 
 def test_attention_of_every_head(visit, models):

@@ -27,8 +27,8 @@ _fault = partial(Fault, tests=TESTS)
 
 FAULTS = {
     "key and value exchanged in one product": _fault(
-        file=FAST,
-        places="FastSelfAttention.project",
+        file=ENCODER,
+        places="BertSelfAttention.project",
         correct="(self.query, self.key, self.value)",
         faulty="(self.query, self.value, self.key)",
     ),
@@ -227,7 +227,7 @@ FAULTS = {
         faulty="pass",
     ),
     "packed positions run on": _fault(
-        file=FAST,
+        file=ENCODER,
         places="BertModel.encode",
         correct="kwargs.get('cu_seq_lens_q') is not None",
         faulty="False",

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from modeling_bert_repro import fast_dropout as dropout
-from modeling_bert_repro import fast_path
+from modeling_bert_repro import modeling_bert
 from modeling_bert_repro.fast_dropout import fast_dropout, fast_dropout_attention
 from modeling_bert_repro.modeling_bert import eager_attention_forward
 from tests.helpers.bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
@@ -113,7 +113,7 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
 
     # Attention in one piece draws its own random numbers, which the next test covers; this keeps it from being used.
     monkeypatch.setattr(dropout, "SMALLEST", 1 << 40)
-    monkeypatch.setattr(fast_path, "attend_runs", None)
+    monkeypatch.setattr(modeling_bert, "attend_runs", None)
     model = ours(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
     inputs = make_inputs(NAME)
     inputs["attention_mask"][0, -6:] = 0

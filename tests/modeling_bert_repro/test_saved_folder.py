@@ -16,12 +16,11 @@ from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
-from modeling_bert_repro.pretrained import AUTO_MAP, FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import AUTO_MAP, CODE_FILES
 from tests.helpers.bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
 from tests.helpers.clean_process import run_clean
 from tests.helpers.old_names import names_in, stored_as
 
-CODE_FILES = (*PLAIN_FILES, *FAST_FILES)
 PACKAGE = Path(modeling_bert_repro.__file__).parent
 
 
@@ -231,7 +230,6 @@ def test_the_code_files_can_be_copied_into_a_folder():
     assert {path.name for path in PACKAGE.glob("*.py")} == {
         *CODE_FILES,
         "__init__.py",
-        "qa_pipeline.py",
         "lstm_heads.py",
     }
     assert not [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]

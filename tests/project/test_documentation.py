@@ -29,7 +29,7 @@ from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
 from modeling_bert_repro import BertForPreTraining, heads
-from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import CODE_FILES
 from tests.helpers.repository import HOUSES, ROOT, pages
 from tokenization import build_tokenizer
 
@@ -360,7 +360,7 @@ def test_the_list_of_what_must_not_change_is_complete():
 
 def test_the_code_files_of_a_folder_are_all_named():
     row = next(line for line in CHECKPOINTS.read_text().splitlines() if line.startswith("| `modeling_bert.py`"))
-    assert set(re.findall(r"`(\w+\.py)`", row)) == {*PLAIN_FILES, *FAST_FILES}
+    assert set(re.findall(r"`(\w+\.py)`", row)) == {*CODE_FILES}
 
 
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
