@@ -39,8 +39,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from bert_deploy import readings
-from bert_deploy.exported import BACKENDS, TORCH
 from bert_deploy.folder import OpenedModel, open_folder
+from bert_deploy.onnx_files import BACKENDS, TORCH
 from bert_deploy.readings import Rows, Steps
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE

@@ -16,7 +16,7 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from bert_deploy import export, export_scores, onnx_files, onnx_int8, verify
+from bert_deploy import export, export_scores, onnx_files, verify
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.scripts import HEADS
 from bert_training.tasks.classification.scores import value_of
@@ -396,12 +396,6 @@ def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs,
     export.check_labels(place / "config.json", config, run)
 
 
-def test_packages_that_are_not_there(monkeypatch):
-    monkeypatch.setattr(onnx_files.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="the export needs onnx, onnxruntime, onnxscript, not installed here"):
-        onnx_files.needed_packages()
-
-
 # --- real files ------------------------------------------------------------------------------------------------------
 
 
@@ -420,7 +414,7 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     difference, share = export.difference_of(model, onnx_files.OnnxFile(whole))
     record_property("largest difference", difference)
     assert share < 1e-4
-    onnx_int8.quantize(whole, small)
+    onnx_files.quantize(whole, small)
     _, share = export.difference_of(model, onnx_files.OnnxFile(small))
     assert share < export.MOST_DIFFERENCE["8 bits"]
 
@@ -430,11 +424,10 @@ SERVED = """
     from pathlib import Path
     import numpy as np
     import torch
-    from bert_deploy import exported
 
     torch.set_num_threads(2)
     opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
-    compute = exported._onnx(opened)
+    compute = onnx_files.OnnxFile(opened)
     # More rows than are computed at once, and none of them before the file is another.
     batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
     weights.open("r+b").write(Path(sys.argv[3]).read_bytes())

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bert_deploy import exported, readings
-from bert_deploy.exported import FILES, ONNX
+from bert_deploy import onnx_files, readings
 from bert_deploy.folder import open_folder
+from bert_deploy.onnx_files import FILES, ONNX
 from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
 from tests.bert_deploy.guesses import alone
 from tests.helpers.model_folders import save_model
@@ -42,7 +42,7 @@ def as_export(folder, monkeypatch, name="onnx/model.onnx"):
         opened.append(path.relative_to(folder).as_posix())
         return computing(model)
 
-    monkeypatch.setattr(exported, "_onnx", opens)
+    monkeypatch.setattr(onnx_files, "OnnxFile", opens)
     return opened
 
 

@@ -1,4 +1,4 @@
-"""bert_deploy/verify.py and verify_scores.py: every lie that is planted in a finished folder is found."""
+"""bert_deploy/verify.py: every lie that is planted in a finished folder is found."""
 
 import hashlib
 import json
@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from bert_deploy import verify, verify_scores
-from bert_deploy.findings import ADDED, DIFFERS, UNKNOWN, VERIFIED, run_check
-from bert_deploy.verify_scores import data_flags, evaluation_flags, is_close
+from bert_deploy import verify
+from bert_deploy.verify import (
+    ADDED,
+    DIFFERS,
+    UNKNOWN,
+    VERIFIED,
+    data_flags,
+    evaluation_flags,
+    is_close,
+    run_check,
+)
 from bert_training.__main__ import commands
 from bert_training.__main__ import main as command
 from bert_training.engine.errors import report_errors
@@ -55,7 +63,7 @@ SLOWLY = [
 @pytest.mark.parametrize("script", SLOWLY)
 def test_every_score_is_computed_again_and_a_changed_or_an_invented_one_differs(copy_of_run, script, monkeypatch):
     """The script evaluates once; its results are then compared with forged records, whose hashes fit."""
-    place, evaluate, made = copy_of_run(script), verify_scores.evaluate, []
+    place, evaluate, made = copy_of_run(script), verify.evaluate, []
 
     def evaluate_once(folder, run, results, given, out):
         if made:
@@ -64,7 +72,7 @@ def test_every_score_is_computed_again_and_a_changed_or_an_invented_one_differs(
         evaluate(folder, run, results, given, out)
         made.append(shutil.copytree(out, out.parents[1] / f"{out.parent.name}-kept"))
 
-    monkeypatch.setattr(verify_scores, "evaluate", evaluate_once)
+    monkeypatch.setattr(verify, "evaluate", evaluate_once)
     results = json.loads((place / "all_results.json").read_text())
     said = named(place, VERIFIED, evaluate=True)
     assert all(f"{name} " in said["scores"] for name in results if name.startswith(("eval_", "test_")))
@@ -105,18 +113,18 @@ def test_what_cannot_be_computed_again_is_named_and_is_no_success(copy_of_run, r
     (moved := tmp_path / "moved").mkdir()
     shutil.copy(run_data / "run_swag.csv", moved)
     run, results = (json.loads((place / name).read_text()) for name in ("run.json", "all_results.json"))
-    found = data_flags(run, results, verify_scores.files_in([str(moved)]))
+    found = data_flags(run, results, verify.files_in([str(moved)]))
     assert found == dict.fromkeys(("train_file", "validation_file", "test_file"), str(moved / "run_swag.csv"))
     edit(moved / "run_swag.csv", "the king", "the queen")  # another file of this name
     with pytest.raises(ValueError, match=r"with the SHA-256 in run\.json is at hand"):
-        data_flags(run, results, verify_scores.files_in([str(moved)]))
+        data_flags(run, results, verify.files_in([str(moved)]))
     (place / "model.safetensors").unlink()
     assert named(place, UNKNOWN, evaluate=True) == {"scores": "the folder has no weights (model.safetensors)"}
 
 
 def test_a_script_that_stops_says_why(copy_of_run, monkeypatch):
     done = subprocess.CompletedProcess([], 2, "", "first line\nrun_glue.py: error: no such thing\n")
-    monkeypatch.setattr(verify_scores.subprocess, "run", lambda *_, **__: done)
+    monkeypatch.setattr(verify.subprocess, "run", lambda *_, **__: done)
     (reason,) = named(copy_of_run("run_glue"), UNKNOWN, evaluate=True).values()
     assert reason == "the evaluation stopped: run_glue.py: error: no such thing"
 
