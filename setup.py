@@ -101,16 +101,12 @@ setup(
         ],
         # Other people's packages that tests/ecosystem and examples/ try, from the version on that was tried.
         "ecosystem": [
-            "captum>=0.9,<1",
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
-            "opacus>=1.6,<2",
             "optuna>=5,<6",
             "peft>=0.21,<1",
             "sentence-transformers>=6.2,<7",
-            "spacy>=3.8,<4",
-            "spacy-curated-transformers>=0.3.1,<1",
         ],
         # For examples/datatrove_corpus.py: datatrove, and what its steps for text need.
         "cluster": [

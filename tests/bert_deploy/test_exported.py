@@ -7,7 +7,7 @@ import torch
 from bert_deploy import onnx_files, readings
 from bert_deploy.folder import open_folder
 from bert_deploy.onnx_files import FILES, ONNX
-from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
+from bert_training.networks.number_types import DTYPES
 from tests.bert_deploy.guesses import alone
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
@@ -100,11 +100,3 @@ def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
     found = [alone(readings.verdict, opened, TEXT).shares for opened in (exact, rounded)]
     assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
     assert alone(readings.vector, rounded, TEXT).dtype == np.float32
-
-
-def test_nothing_is_said_of_processors_that_torch_does_not_know(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    for machine, warnings in (("aarch64", 0), ("x86_64", 1)):
-        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
-        assert len(warning_of(BFLOAT16)) == warnings

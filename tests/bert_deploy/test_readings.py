@@ -1,7 +1,4 @@
-"""bert_deploy/readings.py: what models say, against transformers' pipelines and the numbers of its classes.
-
-The first tests run with transformers' class, which is served, and with this project's own.
-"""
+"""bert_deploy/readings.py: what models say, against transformers' pipelines and the numbers of its classes."""
 
 import dataclasses
 
@@ -11,11 +8,9 @@ import torch
 import transformers
 from transformers import pipeline
 
-import modeling_bert_repro
 from bert_deploy import ask, readings
-from bert_deploy.folder import OpenedModel, open_folder
+from bert_deploy.folder import open_folder
 from bert_training.tasks.classification.long_texts import text_logits
-from modeling_bert_repro import lstm_heads
 from tests.bert_deploy.guesses import Guess, alone, classify
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
@@ -40,19 +35,10 @@ def folders(tmp_path_factory, pretrained):
     return make
 
 
-@pytest.fixture(params=["transformers", "modeling_bert_repro"])
-def opened(request, folders):
-    """A function: a head, and fields of its config -> an opened folder, with the class of the library."""
-
-    def make(name, run=None, **fields) -> OpenedModel:
-        folder = folders(name, run, **fields)
-        found = open_folder(str(folder))
-        if request.param == "transformers":
-            return found
-        cls = getattr(modeling_bert_repro, name)
-        return dataclasses.replace(found, model=cls.from_pretrained(folder, attn_implementation="eager").eval())
-
-    return make
+@pytest.fixture
+def opened(folders):
+    """A function: a head, and fields of its config -> an opened folder."""
+    return lambda name, run=None, **fields: open_folder(str(folders(name, run, **fields)))
 
 
 def stock_logits(folder, name, *texts, **options):
@@ -256,25 +242,6 @@ def test_long_texts_are_read_in_the_windows_of_the_training(folders):
     facts["fine_tuning"]["label_token"] = "last"
     with pytest.raises(UserError, match="--label_token and --long_texts windows exclude each other"):
         open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
-
-
-def test_no_more_is_read_than_the_model_was_trained_with(folders):
-    facts = stored("run_squad.py", max_seq_length=24)
-    assert open_folder(str(folders("BertForQuestionAnswering", **facts))).longest == 24
-    assert open_folder(str(folders(CLASSIFIER, **NAMES, **stored(max_seq_length=20)))).longest == 20
-
-
-def test_a_class_of_a_bilstm_is_read_from_the_last_token_also_without_records(folders, tmp_path, pretrained):
-    facts = stored(label_token="bilstm")
-    folder = save_model(tmp_path / "m", pretrained, "BertBiLSTMForTokenClassification", lstm_heads, **NAMES, **facts)
-    opened = open_folder(str(folder))
-    assert opened.at_the_end and {guess.text for guess in classify(opened, TEXT)} == {"no", "perhaps", "yes"}
-
-
-def test_tags_without_a_type_are_spans(folders):
-    fields = {"id2label": {0: "O", 1: "B", 2: "I"}}
-    found = alone(readings.names_in, open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
-    assert found and {one.kind for one in found} == {"SPAN"}
 
 
 def test_a_network_with_one_segment_reads_both_texts_of_a_pair_as_segment_0(folders):

@@ -20,10 +20,7 @@ from bert_deploy.verify import (
     data_flags,
     evaluation_flags,
     is_close,
-    run_check,
 )
-from bert_training.__main__ import commands
-from bert_training.__main__ import main as command
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashed_files
@@ -167,10 +164,8 @@ SEVERAL = "".join(json.dumps(row) + "\n" for row in ROWS)
             "--calibrate --load_best_model_at_end --metric_for_best_model=f1:red",
             "eval_by_class eval_f1:red eval_temperature",
         ),
-        ("run_glue", OWN, "--validation_split=0.25 --group_column=id", "eval_accuracy"),
         ("run_glue", OWN, "--folds=2/2 --id_column=id", "eval_accuracy"),
         ("run_glue", SEVERAL, "--max_steps=20", "eval_f1_micro"),
-        ("run_ner", None, "--validation_split=0.25", "eval_f1"),
         ("run_squad", None, "--version_2_with_negative --test_file DATA", "eval_best_f1 test_f1"),
     ],
 )
@@ -287,17 +282,6 @@ def test_labels_are_those_of_the_run(copy_of_run, fields, problem):
     assert problem in named(place, DIFFERS)["labels"]
 
 
-def test_the_cache_of_the_hub_consists_of_links(copy_of_run, tmp_path):
-    place, blobs = tmp_path / "model/snapshots/0123", tmp_path / "model/blobs"
-    blobs.mkdir(parents=True)
-    place.parent.mkdir()
-    copy_of_run("run_glue").rename(place)
-    for path in list(place.iterdir()):
-        path.rename(blobs / path.name)
-        path.symlink_to(f"../../blobs/{path.name}")
-    assert not wrong(place) and "files" in named(place, VERIFIED)
-
-
 @pytest.mark.parametrize("name", ["run.json", "all_results.json", HASHES, "config.json"])
 def test_malformed_records_are_findings_and_no_crashes(copy_of_run, name):
     place = copy_of_run("run_squad")
@@ -314,15 +298,6 @@ def test_malformed_records_are_findings_and_no_crashes(copy_of_run, name):
         (place / HASHES).rename(place / "aside.log")
         findings_of(place)
         (place / "aside.log").rename(place / HASHES)
-
-
-def test_a_line_has_no_characters_that_a_terminal_obeys():
-    def check():
-        raise ValueError("\x1b[2J\r\nverified")
-        yield
-
-    (finding,) = run_check("\x1b[31mclaim", check)
-    assert "\x1b" not in finding.line() and "\n" not in finding.line() and "\r" not in finding.line()
 
 
 class Harmful:
@@ -349,35 +324,6 @@ def test_nothing_of_the_folder_is_executed_or_written(copy_of_run, tmp_path, mon
         change_json(place / "run.json", script=script)
         assert "run.json" in named(place, DIFFERS, evaluate=True)
     assert not (tmp_path / "executed").exists()
-
-
-# The commands that are given the folder of a run, with the script of the run and further words. "{}" is the folder.
-GIVEN_A_FOLDER = {
-    "curves": ("run_pretraining", "{}"),
-    "inspect": ("run_pretraining", "{}"),
-    "report": ("run_squad", "{} --output_dir {}"),
-    "score": ("run_squad", "{data}/run_squad.json {}/predictions.json --version_2_with_negative"),
-    "ask": ("run_squad", "--model {} --question house --context house"),
-    "convert": ("run_squad", "{} {new}"),
-    "upload": ("run_squad", "{} --hub_model_id you/name --hub_dry_run"),
-    "verify": ("run_squad", "{} --skip_evaluation"),
-    "submission": ("run_glue", "{} --output {new}"),
-}
-# The last two only read the folder, and are tested on their own.
-NOT_GIVEN_A_FOLDER = {"builtin_data", "plan", "vocabulary", "corpus", "export", "serve"}
-
-
-def test_every_command_is_among_those_that_are_tried():
-    assert set(commands()) == GIVEN_A_FOLDER.keys() | NOT_GIVEN_A_FOLDER
-
-
-@pytest.mark.parametrize("name", sorted(GIVEN_A_FOLDER))
-def test_no_command_of_this_project_makes_the_folder_differ(copy_of_run, run_data, tmp_path, name):
-    script, words = GIVEN_A_FOLDER[name]
-    place = copy_of_run(script)
-    given = [word.format(place, data=run_data, new=tmp_path / "new") for word in words.split()]
-    assert command([name, *given]) in ((0, 2) if name == "submission" else (0,))
-    assert not wrong(place)
 
 
 # --- the command, series ---------------------------------------------------------------------------------------------

@@ -90,20 +90,6 @@ def test_per_sample_gradients_by_hooks(name):
     torch.testing.assert_close(each.sum(0), dense.weight.grad)
 
 
-@pytest.mark.parametrize("unpad", [None, True])
-def test_four_dimensional_masks_in_training(unpad):
-    """A caller may give a mask of its own: booleans, or numbers that are added to the scores."""
-    model = ours("BertModel", "sdpa").train()
-    model.config.fast_dropout = True
-    inputs = make_inputs("BertModel", length=12, batch=64)
-    attended = torch.ones(64, 1, 12, 12, dtype=torch.bool)
-    attended[:, :, :, 9:] = False
-    added = torch.zeros(64, 1, 12, 12, dtype=torch.float64).masked_fill(~attended, torch.finfo(torch.float64).min)
-    for mask in (attended, added):
-        outputs = model(**inputs | {"attention_mask": mask}, unpad_inputs=unpad)
-        assert outputs.last_hidden_state.isfinite().all()
-
-
 @pytest.mark.parametrize("part", ["layer", "attention"])
 def test_a_strange_layer_computes_all_positions_or_says_so(part):
     """A layer of transformers in the middle of a model works. It would attend across sequences that lie end to end."""
