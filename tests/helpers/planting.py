@@ -48,7 +48,8 @@ for name in {project}:
 sys.path.insert(0, os.getcwd())
 os.environ["PYTHONPATH"] = os.getcwd()
 import pytest
-status = pytest.main(["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *sys.argv[1:]])
+loaded = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins that transformers has imported
+status = pytest.main(["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *loaded, *sys.argv[1:]])
 print(f"ended with {{int(status)}}")
 """
 
