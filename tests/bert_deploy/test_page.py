@@ -78,7 +78,7 @@ def visit(browser, served):
 
     def opened(name):
         page = browser.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(600_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: troubles.append(str(error)))

@@ -246,7 +246,7 @@ def running(app):
 
 
 def post(port, body):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     with contextlib.closing(connection):
         connection.request("POST", "/predict", json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()
@@ -254,7 +254,7 @@ def post(port, body):
 
 
 def get(port, path):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     with contextlib.closing(connection):
         connection.request("GET", path)
         return connection.getresponse().read().decode()
@@ -361,6 +361,7 @@ def started(opened, *flags):
     return process, int(re.search(r"http://127\.0\.0\.1:(\d+)/ ", process.stdout.readline())[1])
 
 
+@pytest.mark.slow
 def test_sigterm_lets_it_finish_what_it_has_begun(opened):
     """The command ends with 0, after the answers to requests that came before the signal."""
     process, port = started(opened)
@@ -372,7 +373,7 @@ def test_sigterm_lets_it_finish_what_it_has_begun(opened):
                 assert not any(one.done() for one in asked)
             process.send_signal(signal.SIGTERM)
             assert [(one.result()[0], len(one.result()[1]["answers"])) for one in asked] == [(200, 64)] * 4
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
     finally:
         process.kill()
         process.communicate()

@@ -1,6 +1,7 @@
 """What the parts of the project import; the contracts of import-linter in pyproject.toml say the directions."""
 
 import ast
+import functools
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "e
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
 
 
+@functools.cache
 def imported(path: Path) -> list[str]:
     """Full names of the modules that a file imports, also inside functions."""
     names = []
