@@ -23,7 +23,6 @@ from tests.helpers import short_runs
 from tests.helpers.embedders import add_modules
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
-from tokenization.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -349,22 +348,6 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     error = capsys.readouterr().err
     assert any(part in error for part in message.split("|")) and error.count("\n") == 1, error
     assert not (tmp_path / "out").exists()
-
-
-def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
-    (tmp_path / "exported/onnx").mkdir(parents=True)
-    (tmp_path / "exported/onnx/model.onnx").write_text("")
-    for place in (tmp_path / "exported", tmp_path / "exported/onnx/model.onnx"):
-        with pytest.raises(UserError, match="expected a folder"):
-            export.open_model(place, False)
-    place = copy_of_run("run_glue")
-    run = json.loads((place / "run.json").read_text())
-    config = json.loads((place / "config.json").read_text())
-    labels = run["data"]["labels"]
-    with pytest.raises(UserError, match="expected the labels of the run in its order"):
-        edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
-        export.check_labels(place / "config.json", edited, run)
-    export.check_labels(place / "config.json", config, run)
 
 
 # --- real files ------------------------------------------------------------------------------------------------------

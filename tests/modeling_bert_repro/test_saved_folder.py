@@ -154,17 +154,6 @@ def test_every_class_saves_and_loads(name, tmp_path):
     torch.testing.assert_close(reference(**inputs)[0], model(**inputs)[0], rtol=0, atol=1e-12)
 
 
-@every_class
-def test_checkpoints_of_transformers_load(name, tmp_path):
-    torch.manual_seed(0)
-    reference = getattr(transformers, name)(tiny_config(name)).double().eval()
-    reference.save_pretrained(tmp_path)
-    model, report = getattr(modeling_bert_repro, name).from_pretrained(tmp_path, output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    inputs = make_inputs(name)
-    torch.testing.assert_close(model.eval()(**inputs)[0], reference(**inputs)[0], rtol=0, atol=1e-12)
-
-
 def test_checkpoints_of_older_libraries_load(tmp_path):
     """Such checkpoints have the first names of LayerNorm's weights, a buffer of positions and a copy of the decoder.
 
