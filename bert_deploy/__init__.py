@@ -1,1 +1,1 @@
-"""Uses and checks finished folders: ask, verify, export, and the service with its page and its Space."""
+"""Uses and checks finished folders: ask, verify, export, and the service with its page."""

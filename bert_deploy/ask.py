@@ -21,14 +21,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from transformers import (
     BertConfig,
     BertForQuestionAnswering,
     BertForSequenceClassification,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from bert_training.engine.batches import Features
+from bert_training.engine.predict import predict_alone
 from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.models import check_fit, checkpoint_config
@@ -37,7 +41,12 @@ from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compute_in_bfloat16, warning_of
 from bert_training.tasks.classification.long_texts import text_logits
 from bert_training.tasks.classification.trained_for import stored_facts
-from bert_training.tasks.classification.verdicts import judge_of
+from bert_training.tasks.classification.verdicts import DIGITS, judge_of, not_read
+from bert_training.tasks.squad.answers import Answers, find_answers
+from bert_training.tasks.squad.questions import Question
+from bert_training.tasks.squad.settings import stored_settings
+from bert_training.tasks.squad.threshold import stored_threshold
+from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
@@ -59,21 +68,67 @@ def load(
     return model, tokenizer
 
 
+def windows_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, questions: Sequence[Question]) -> Windows:
+    """What a model reads for questions, in the lengths that it was fine-tuned with.
+
+    Raises:
+        ValueError: the lengths leave no room for context, or the tokenizer is not a fast one.
+    """
+    settings = stored_settings(config)
+    lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
+    check_lengths(*lengths)
+    return build_windows(questions, tokenizer, *lengths)
+
+
+def answers_of(
+    config: PreTrainedConfig,
+    questions: Sequence[Question],
+    windows: Windows,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    threshold: float | None,
+) -> Answers:
+    """The answers, found as in an evaluation; without a threshold (SQuAD 1.1) there is always one."""
+    settings = stored_settings(config)
+    return find_answers(
+        questions,
+        windows,
+        start_logits,
+        end_logits,
+        n_best_size=settings["n_best_size"],
+        max_answer_length=settings["max_answer_length"],
+        version_2_with_negative=threshold is not None,
+        null_score_diff_threshold=threshold or 0.0,
+    )
+
+
 def answers(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[tuple[str, str]],
     threshold: float | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the answer to every question and context, by this project's pipeline."""
-    from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+    """Yield the answer to every question and context; without a threshold, that stored with the model applies."""
+    questions, config = [Question(str(number), *pair) for number, pair in enumerate(pairs)], model.config
+    windows = windows_of(config, tokenizer, questions)
+    logits = predict_alone(model, Features(windows.columns(), tokenizer.pad_token_id), 32, model.device)
+    threshold = stored_threshold(config) if threshold is None else threshold
+    found = answers_of(config, questions, windows, logits["start_logits"], logits["end_logits"], threshold)
+    longest = stored_settings(config)["max_query_length"]
+    for one, length in zip(questions, windows.question_lengths.tolist()):
+        entry = given_entry(found, one)
+        span = {"start": entry["start"], "end": entry["end"]}
+        score = round(entry["probability"], DIGITS)
+        yield (
+            {"question": one.text, "answer": entry["text"], "score": score} | span | not_read(max(0, length - longest))
+        )
 
-    reader = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device=model.device)
-    examples = [{"question": question, "context": context} for question, context in pairs]
-    found = reader(examples, batch_size=32, null_score_diff_threshold=threshold)
-    for (question, _), one in zip(pairs, found, strict=True):
-        span = {"start": one["start"], "end": one["end"]}
-        yield {"question": question, "answer": one["answer"], "score": round(one["score"], 6)} | span
+
+def given_entry(found: Answers, question: Question) -> dict[str, Any]:
+    """The entry of the n-best list that is the answer; of a context without text, nothing with the probability 0."""
+    text = found.predictions[question.id]
+    nothing = {"text": "", "start": 0, "end": 0, "probability": 0.0}
+    return next((entry for entry in found.nbest[question.id] if entry["text"] == text), nothing)
 
 
 def verdicts(

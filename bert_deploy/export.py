@@ -38,10 +38,10 @@ from bert_deploy.onnx_files import (
     Compute,
     OnnxFile,
     needed_packages,
+    quantize,
     write_onnx,
 )
-from bert_deploy.onnx_int8 import quantize
-from bert_deploy.verify_scores import files_in
+from bert_deploy.verify import files_in
 from bert_training.engine.launch import device_name, versions
 from bert_training.files.atomic import check_free, json_text, make_folder, new_folder, write_json, write_text
 from bert_training.files.hashing import sha256

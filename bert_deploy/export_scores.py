@@ -19,7 +19,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_deploy.onnx_files import INPUTS, Batch, Compute, quiet
-from bert_deploy.verify_scores import OF_ROWS, data_flags, evaluation_flags
+from bert_deploy.verify import OF_ROWS, data_flags, evaluation_flags
 from bert_training.cards.metrics import percent_factor
 from bert_training.engine.best import goodness
 from bert_training.files.atomic import write_json

@@ -14,7 +14,7 @@ import numpy as np
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from bert_deploy.exported import TORCH, load_exported
+from bert_deploy.onnx_files import TORCH, load_exported
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
 from bert_training.inputs.flags.scripts import (

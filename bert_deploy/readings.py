@@ -1,19 +1,18 @@
 """What a model says about a text: the values that the service answers with.
 
-Every reading is a generator: it yields the ``Rows`` that it needs of the network, and gets their outputs. So whoever
-runs it decides what else is computed in the same forward pass: called as a function it is alone, in ``batches.py`` it
-is among others. Texts are expected as ``service.py`` checks them. A text that the model cannot read is a ValueError
-with a sentence for the user.
+Every reading is a generator: it yields the ``Rows`` that it needs of the network, and gets their outputs. So the texts
+of several requests can share a forward pass (``run``). Texts are expected as ``serve.py`` checks them. A text that the
+model cannot read is a ValueError with a sentence for the user.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
+from bert_deploy.ask import answers_of, given_entry, windows_of
 from bert_deploy.folder import OpenedModel
 from bert_training.engine.batches import Features
 from bert_training.inputs.flags.scripts import CHOICE, NEXT_PIECE
@@ -24,19 +23,17 @@ from bert_training.tasks.cut_texts import encode_cut
 from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
 from bert_training.tasks.ner.schemes import plain_labels, with_types
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
-from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
-from bert_training.tasks.squad.windows import build_windows
 from tokenization.errors import UserError
 
-ROWS_AT_ONCE = 32  # of one reading
+ROWS_AT_ONCE = 8  # of a forward pass; sorted by length, so that little is padding
 ATTENTION_PIECES = 64  # in a picture
+POSITIONS = ("start_logits", "end_logits")
 
 Row = dict[str, Any]  # input_ids and token_type_ids
 Outputs = list[dict[str, np.ndarray]]
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -51,45 +48,45 @@ class Rows:
 Steps = Generator[Rows, Outputs, T]
 
 
-class Reading(Generic[P, T]):
-    """A generator as a function that runs it alone; ``steps`` is the generator."""
+def run(opened: OpenedModel, readings: Sequence[Steps[Any]]) -> list[Any]:
+    """What each reading says, or the error that ended it; their rows are computed together, the longest first."""
+    found = [_step(steps) for steps in readings]
+    asked = {number: one for number, one in enumerate(found) if isinstance(one, Rows)}
+    outputs: dict[int, Outputs] = {number: [{}] * len(one.rows) for number, one in asked.items()}
+    for encoder in (False, True):
+        places = [(n, row) for n, one in asked.items() if one.encoder == encoder for row in range(len(one.rows))]
+        places.sort(key=lambda place: -len(asked[place[0]].rows[place[1]]["input_ids"]))
+        for begin in range(0, len(places), ROWS_AT_ONCE):
+            part = places[begin : begin + ROWS_AT_ONCE]
+            try:
+                computed = outputs_of(opened, [asked[n].rows[row] for n, row in part], encoder)
+            except Exception as error:  # whatever it is, the other texts get their answers
+                for n, _ in part:
+                    found[n] = error
+            else:
+                for (n, row), one in zip(part, computed):
+                    outputs[n][row] = one
+    return [_step(readings[n], outputs[n]) if isinstance(one, Rows) else one for n, one in enumerate(found)]
 
-    def __init__(self, steps: Callable[Concatenate[OpenedModel, P], Steps[T]]) -> None:
-        wraps(steps)(self)
-        self.steps = steps
 
-    def __call__(self, opened: OpenedModel, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What it reads, with no other text beside it."""
-        return run(opened, self.steps(opened, *args, **kwargs))
-
-
-def run(opened: OpenedModel, steps: Steps[T]) -> T:
-    """What a generator returns; the longest of its rows are computed first."""
-    found: Outputs = []
-    asked = next(steps)
-    order = sorted(range(len(asked.rows)), key=lambda number: -len(asked.rows[number]["input_ids"]))
-    for begin in range(0, len(order), ROWS_AT_ONCE):
-        found += outputs_of(opened, [asked.rows[number] for number in order[begin : begin + ROWS_AT_ONCE]], asked)
-    return cast("T", finished(steps, [found[place] for place in np.argsort(order)]))
-
-
-def finished(steps: Steps[Any], outputs: Outputs) -> Any:
-    """What a generator that has said its rows makes of their outputs."""
+def _step(steps: Steps[Any], outputs: Outputs | None = None) -> Any:
+    """The rows that a reading needs or, with their outputs, what it returns; or the error that ends it."""
     try:
-        steps.send(outputs)
+        return steps.send(outputs)  # type: ignore[arg-type]  # None starts a generator
     except StopIteration as end:
         return end.value
-    return None  # never: a reading asks once
+    except Exception as error:
+        return error
 
 
 @torch.inference_mode()
-def outputs_of(opened: OpenedModel, rows: Sequence[Row], asked: Rows) -> Outputs:
+def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool) -> Outputs:
     """What one forward pass says of each row; outputs that have a dimension of tokens are padded."""
     columns = {name: [np.asarray(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
     batch = Features(columns, opened.tokenizer.pad_token_id).collate(range(len(rows)))
-    choices = CHOICE in opened.abilities and not asked.encoder  # a row is a choice, (1, C, L)
+    choices = CHOICE in opened.abilities and not encoder  # a row is a choice, (1, C, L)
     # Of an exported file, the encoder is all of it.
-    network: Any = getattr(opened.model, "base_model", opened.model) if asked.encoder else opened.model
+    network: Any = getattr(opened.model, "base_model", opened.model) if encoder else opened.model
     outputs = network(**{name: tensor[None] if choices else tensor for name, tensor in batch.items()})
     arrays = {name: value.float().numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
     return [{name: array[0, n] if choices else array[n] for name, array in arrays.items()} for n in range(len(rows))]
@@ -168,7 +165,6 @@ class Guess:
 # --- pre-training ----------------------------------------------------------------------------------------
 
 
-@Reading
 def masked_words(opened: OpenedModel, text: str, best: int = 8) -> Steps[list[list[Guess]]]:
     """The most probable pieces for every [MASK] of a text or, left to right, after its end."""
     mask = opened.tokenizer.mask_token_id
@@ -187,7 +183,6 @@ def masked_words(opened: OpenedModel, text: str, best: int = 8) -> Steps[list[li
     return [[Guess(name, share) for name, share in zip(*gap)] for gap in zip(names, values.tolist())]
 
 
-@Reading
 def next_sentence(opened: OpenedModel, first: str, candidates: Sequence[str]) -> Steps[list[Guess]]:
     """For each candidate the probability that it follows the first text, most probable first."""
     outputs = yield Rows([row_of(opened, first, line) for line in candidates])
@@ -202,7 +197,6 @@ def _ranked(guesses: Iterable[Guess]) -> list[Guess]:
 # --- fine-tuned heads ------------------------------------------------------------------------------------
 
 
-@Reading
 def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[Verdict]:
     """What a model says of a text or a pair, read as in the training, with the names in their order."""
     columns = [[text]] if second is None else [[text], [second]]
@@ -223,7 +217,6 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
     return opened.judge(logits)._replace(lost=lost)
 
 
-@Reading
 def choose(opened: OpenedModel, context: str, endings: Sequence[str]) -> Steps[list[Guess]]:
     """The endings with the probability that each is the right one."""
     columns, lengths = encode_cut(opened.text_tokenizer, [[context] * len(endings), endings], opened.longest)
@@ -252,32 +245,19 @@ class Reply:
     lost: int = 0
 
 
-@Reading
 def answer(opened: OpenedModel, question: str, context: str) -> Steps[Reply]:
     """The answer to a question about a context of any number of windows."""
-    asked, settings = Question("question", question, context), stored_settings(opened.model.config)
-    longest, stride, most = (settings[name] for name in ("max_seq_length", "doc_stride", "max_query_length"))
-    windows = build_windows([asked], opened.tokenizer, longest, stride, most)
+    config, asked = opened.model.config, Question("question", question, context)
+    windows = windows_of(config, opened.tokenizer, [asked])
     (length,) = windows.question_lengths.tolist()
-    lost = checked_loss(opened, length, max(0, length - most), "The question")
+    lost = checked_loss(opened, length, max(0, length - stored_settings(config)["max_query_length"]), "The question")
     rows = _rows(windows.input_ids, windows.token_type_ids)
     outputs = yield Rows(rows)
-    threshold = stored_threshold(opened.model.config)
-    answers = find_answers(
-        [asked],
-        windows,
-        *([one[name][: len(row["input_ids"])] for one, row in zip(outputs, rows)] for name in POSITIONS),
-        n_best_size=settings["n_best_size"],
-        max_answer_length=settings["max_answer_length"],
-        version_2_with_negative=threshold is not None,
-        null_score_diff_threshold=threshold or 0.0,
-    )
-    entries, text = answers.nbest[asked.id], answers.predictions[asked.id]
-    best = next((entry for entry in entries if entry["text"] == text), {"start": 0, "end": 0})
-    return Reply(text, best["start"], best["end"], entries, answers.null_odds.get(asked.id), threshold, lost)
-
-
-POSITIONS = ("start_logits", "end_logits")
+    start, end = ([one[name][: len(row["input_ids"])] for one, row in zip(outputs, rows)] for name in POSITIONS)
+    threshold = stored_threshold(config)
+    found = answers_of(config, [asked], windows, start, end, threshold)
+    best, odds = given_entry(found, asked), found.null_odds.get(asked.id)
+    return Reply(best["text"], best["start"], best["end"], found.nbest[asked.id], odds, threshold, lost)
 
 
 @dataclass(frozen=True)
@@ -290,7 +270,6 @@ class TaggedSpan:
     probability: float
 
 
-@Reading
 def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
     """The names in a text, with their kinds; it is cut into words as the training data was."""
     spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
@@ -310,7 +289,6 @@ def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
     ]
 
 
-@Reading
 def vector(opened: OpenedModel, text: str) -> Steps[np.ndarray]:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
     row = row_of(opened, text)

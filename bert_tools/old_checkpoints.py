@@ -56,27 +56,15 @@ FIRST_VERSION = (
 )
 
 
-class OldFiles(NamedTuple):
-    """Which files a source consists of.
-
-    Attributes:
-        weights: the files that hold the weights; for TensorFlow, the index is the last one.
-        config: the config of the source; ``architectures`` is None if the source does not name a class.
-        vocabulary: the folder with the vocabulary or the tokenizer; None if there is none.
-    """
-
-    weights: list[Path]
-    config: BertConfig
-    vocabulary: Path | None
-
-
 class OldCheckpoint(NamedTuple):
     """What a source contains.
 
     Attributes:
         tensors: transformers' names -> float32 tensors, with the prefix ``bert.`` for the encoder.
-        config: as in ``OldFiles``, with as many pieces as the tensors have rows.
-        vocabulary, weights: as in ``OldFiles``.
+        config: that of the source, with as many pieces as the tensors have rows; ``architectures`` is None if the
+            source does not name a class.
+        vocabulary: the folder with the vocabulary or the tokenizer; None if there is none.
+        weights: the files that hold the weights; for TensorFlow, the index is the last one.
         left_out: the names of tensors that are no weights of the network, such as those of the optimiser.
         notes: what the user should read, one sentence each.
     """
@@ -87,19 +75,6 @@ class OldCheckpoint(NamedTuple):
     left_out: list[str]
     weights: list[Path]
     notes: list[str]
-
-
-def find_old_files(source: str | Path, config_file: str | Path | None = None) -> OldFiles:
-    """The files of a checkpoint. Arguments and errors are those of ``read_old_checkpoint``; no tensor is read."""
-    source = Path(source)
-    weights = _find_weights(source)
-    folder = weights.parent
-    config = _read_config(source, folder, config_file)
-    files = [weights]
-    if weights.suffix == ".index":
-        files = [*sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*")), weights]
-    has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
-    return OldFiles(files, config, folder if has_vocabulary else None)
 
 
 def read_old_checkpoint(source: str | Path, config_file: str | Path | None = None) -> OldCheckpoint:
@@ -115,16 +90,23 @@ def read_old_checkpoint(source: str | Path, config_file: str | Path | None = Non
         ValueError: the source is none of these or not complete, a file is damaged, or a tensor has an unknown name.
         OSError: a file cannot be read.
     """
-    weights, config, vocabulary = find_old_files(source, config_file)
-    read = _read_tensorflow if weights[-1].suffix == ".index" else _read_pytorch
-    tensors, left_out = read(weights[-1])
+    source = Path(source)
+    weights = _find_weights(source)
+    folder, files = weights.parent, [weights]
+    config = _read_config(source, folder, config_file)
+    if weights.suffix == ".index":
+        files = [*sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*")), weights]
+        tensors, left_out = _read_tensorflow(weights)
+    else:
+        tensors, left_out = _read_pytorch(weights)
     notes = []
     rows = tensors.get("bert.embeddings.word_embeddings.weight")
     # Some programs pad the rows of the embeddings to a multiple of 8 and keep the smaller number in the config.
     if rows is not None and 0 < len(rows) - config.vocab_size < 128:
         notes.append(f"vocab_size is {len(rows)}, the rows of the embeddings; the config said {config.vocab_size}")
         config.vocab_size = len(rows)
-    return OldCheckpoint(tensors, config, vocabulary, left_out, weights, notes)
+    has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
+    return OldCheckpoint(tensors, config, folder if has_vocabulary else None, left_out, files, notes)
 
 
 def _find_weights(source: Path) -> Path:
@@ -202,7 +184,12 @@ def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
             targets[name] = target
         else:
             unknown.append(name)
-    _refuse_unknown(index, unknown)
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise UserError(
+            f"{index}: expected variables of google-research/bert, found {len(unknown)} others: "
+            f"{', '.join(unknown[:5])}{more}"
+        )
     tensors = {}
     for name, target in targets.items():
         array = checkpoint.read(name)
@@ -249,9 +236,10 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            packed = zipfile.is_zipfile(path)
-            damaged = _damaged_part(path) if packed else None  # torch.load compares no checksums
-            assert damaged is None, f"the checksum of its part {damaged!r:.80} differs"
+            if packed := zipfile.is_zipfile(path):  # torch.load compares no checksums
+                with zipfile.ZipFile(path) as parts:
+                    damaged = parts.testzip()
+                assert damaged is None, f"the checksum of its part {damaged!r:.80} differs"
             stored = torch.load(path, "cpu", weights_only=True, mmap=packed)
         stored = stored.get("model", stored)  # NVIDIA: model, optimizer, ...
         others = [name for name, tensor in stored.items() if not isinstance(tensor, torch.Tensor)]
@@ -262,19 +250,3 @@ def _load(path: Path) -> Mapping[str, Any]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     return stored
-
-
-def _damaged_part(path: Path) -> str | None:
-    """The first part of a zip file that does not have its checksum; None if all have theirs."""
-    with zipfile.ZipFile(path) as parts:
-        return parts.testzip()
-
-
-def _refuse_unknown(index: Path, unknown: list[str]) -> None:
-    """Raise ValueError with the first variables whose names are unknown."""
-    if unknown:
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise UserError(
-            f"{index}: expected variables of google-research/bert, found {len(unknown)} others: "
-            f"{', '.join(unknown[:5])}{more}"
-        )

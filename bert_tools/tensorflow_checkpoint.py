@@ -33,11 +33,10 @@ VARINT, LENGTH_DELIMITED = 0, 2
 FIXED_LENGTHS = {1: 8, 5: 4}
 # The numbers of those fields of BundleEntryProto that are numbers -> the fields of ``Variable``.
 ENTRY_NUMBERS = {1: "dtype", 3: "shard", 4: "offset", 5: "size", 6: "crc"}
-Extents = tuple[tuple[int, int], ...]  # start and length of each dimension; a length of -1 means the whole dimension
 
 
 class Variable(NamedTuple):
-    """Where a variable, or a part of it, is stored.
+    """Where a variable is stored.
 
     Attributes:
         dtype: the number of its type in ``types.proto``.
@@ -45,7 +44,6 @@ class Variable(NamedTuple):
         offset: the position of its first byte in the data file.
         size: the number of its bytes.
         crc: the masked checksum of its bytes.
-        slices: the extents of each part, if the variable was stored in parts; otherwise empty.
     """
 
     dtype: int
@@ -54,7 +52,6 @@ class Variable(NamedTuple):
     offset: int
     size: int
     crc: int
-    slices: tuple[Extents, ...]
 
 
 class TensorFlowCheckpoint:
@@ -80,12 +77,11 @@ class TensorFlowCheckpoint:
         try:
             entries = dict(_table(content))
             header = dict(_fields(entries.pop(b"", b"")))
-            self._parts = {key: _variable(value) for key, value in entries.items() if key.startswith(b"\0")}
-            self.variables = {
-                key.decode(): _variable(value) for key, value in entries.items() if not key.startswith(b"\0")
-            }
+            if any(key.startswith(b"\0") for key in entries):
+                raise _Damaged("it has variables in parts, as a partitioner of TensorFlow leaves them")
+            self.variables = {key.decode(): _variable(value) for key, value in entries.items()}
         except (_Damaged, IndexError, struct.error) as error:  # the footer has no checksum
-            raise UserError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
+            raise UserError(f"{self.index}: cannot be read ({error}); copy or download the checkpoint again") from None
         self.num_shards = header.get(1, 0)
 
     def read(self, name: str) -> np.ndarray:
@@ -96,19 +92,6 @@ class TensorFlowCheckpoint:
             ValueError: the data is damaged or incomplete.
         """
         variable = self.variables[name]
-        return self._joined_parts(name, variable) if variable.slices else self._values(name, variable)
-
-    def _joined_parts(self, name: str, variable: Variable) -> np.ndarray:
-        """The value of a variable that is stored in parts."""
-        parts = [self._values(name, self._parts[_slice_key(name, extents)]) for extents in variable.slices]
-        whole = np.empty(variable.shape, parts[0].dtype)
-        assert sum(part.size for part in parts) == whole.size
-        for extents, part in zip(variable.slices, parts):
-            whole[tuple(slice(start, None if length < 0 else start + length) for start, length in extents)] = part
-        return whole
-
-    def _values(self, name: str, variable: Variable) -> np.ndarray:
-        """The value of a variable, or of a part of it, that is stored as a whole."""
         dtype = DTYPES[variable.dtype]
         stored = np.dtype("<u2" if dtype == "bfloat16" else dtype)
         values = np.frombuffer(self._bytes(name, variable), stored)
@@ -142,7 +125,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 class _Damaged(Exception):
-    """What is wrong with an index file."""
+    """Why an index file cannot be read."""
 
 
 def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -208,50 +191,12 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _variable(message: bytes) -> Variable:
-    """BundleEntryProto of tensor_bundle.proto."""
+    """BundleEntryProto of tensor_bundle.proto, whose shape is a TensorShapeProto: the lengths of all dimensions."""
     numbers = dict.fromkeys(ENTRY_NUMBERS.values(), 0)  # a number that is 0 is not stored
     shape: tuple[int, ...] = ()
-    slices = []
     for number, value in _fields(message):
         if number == 2:
-            shape = _shape(value)
-        elif number == 7:
-            slices.append(_extents(value))
+            shape = tuple(dict(_fields(length)).get(1, 0) for field, length in _fields(value) if field == 2)
         elif number in ENTRY_NUMBERS:
             numbers[ENTRY_NUMBERS[number]] = value
-    return Variable(shape=shape, slices=tuple(slices), **numbers)
-
-
-def _shape(message: bytes) -> tuple[int, ...]:
-    """TensorShapeProto of tensor_shape.proto: the lengths of all dimensions."""
-    return tuple(dict(_fields(value)).get(1, 0) for number, value in _fields(message) if number == 2)
-
-
-def _extents(message: bytes) -> Extents:
-    """TensorSliceProto of tensor_slice.proto; there, no length means the whole dimension."""
-    extents = (dict(_fields(value)) for number, value in _fields(message) if number == 1)
-    return tuple((extent.get(1, 0), extent.get(2, -1)) for extent in extents)
-
-
-def _slice_key(name: str, extents: Extents) -> bytes:
-    """The key under which a part of a variable is stored (EncodeTensorNameSlice in TensorFlow's util).
-
-    It consists of a 0, the name (ended by 0 1; UTF-8 has no byte 255, which would be escaped), the number of
-    dimensions, and start and length of each dimension.
-    """
-    key = b"\0" + name.encode() + b"\0\1"
-    key += bytes([1, len(extents)]) if extents else b"\0"
-    for start, length in extents:
-        key += _ordered_code(start) + _ordered_code(length)
-    return key
-
-
-def _ordered_code(number: int) -> bytes:
-    """A signed number in TensorFlow's OrderedCode: as many leading ones (zeros if it is negative) as it has bytes.
-
-    A number of n bits without its sign takes 1 + n // 7 bytes, at most 10.
-    """
-    magnitude = ~number if number < 0 else number
-    length = 1 + magnitude.bit_length() // 7 if magnitude.bit_length() < 63 else 10
-    header = ((1 << length) - 1) << (7 * length)  # `length` ones at the top of 8 * length bits
-    return ((number ^ header) & ((1 << 8 * length) - 1)).to_bytes(length, "big")
+    return Variable(shape=shape, **numbers)

@@ -3,13 +3,13 @@
 import transformers
 
 from . import heads
-from .encoder import BertModel
 from .heads import (
     BertForMultipleChoice,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from .modeling_bert import BertModel
 from .pretrained import AUTO_MAP, BertPreTrainedModel
 from .pretraining_heads import (
     BertForMaskedLM,

@@ -35,6 +35,16 @@ def drops_fast(config: BertConfig, values: Tensor) -> bool:
     return bool(getattr(config, "fast_dropout", False)) and values.device.type == "cpu" and runs_eagerly()
 
 
+def pays_in_products(module: Any, query: Tensor, attention_mask: Tensor | None, options: dict[str, Any]) -> bool:
+    """Whether attention (of the back-ends eager and sdpa, in training) is faster in the products of this file."""
+    name = module.config._attn_implementation
+    drops = module.training and module.dropout.p > 0
+    simple = attention_mask is None or attention_mask.dtype == torch.bool
+    slow = module.training and name == "sdpa" and query.dtype == torch.bfloat16 and simple
+    usual = name in ("eager", "sdpa") and not (module.is_causal or options.get("is_causal"))
+    return (drops or slow) and usual and drops_fast(module.config, query)
+
+
 def draw(shape: torch.Size, dropped: int) -> Tensor:
     """A bool tensor whose elements are False with probability ``dropped`` / STEPS, from 1 to STEPS."""
     draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64, device="cpu").random_(-(1 << 63), None)
@@ -261,11 +271,9 @@ def fast_dropout_attention(
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     if additive is None:
         weights = attention_weights(scores, attention_mask)
-    elif additive.is_floating_point():
+    else:
         blind = (additive == -math.inf).all(-1, keepdim=True)  # softmax would give NaN where sdpa gives 0
         weights = F.softmax(scores + additive, dim=-1).masked_fill(blind, 0.0)
-    else:
-        raise ValueError(f"expected attention_mask of the type bool or of floating point, got {additive.dtype}")
     weights = fast_dropout(weights, dropout)
     context = torch.matmul(weights.to(value.dtype), value).transpose(1, 2).contiguous()
     return context, weights if keep_weights else None

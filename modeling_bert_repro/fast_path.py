@@ -1,33 +1,20 @@
-"""The fast path: plain BERT (modeling_bert.py) with four of its classes replaced by subclasses.
+"""The fast path: which positions of a batch are computed, and what a GPU multiplies at once (modeling_bert.py).
 
-It computes real tokens only, computes the last layer only at the positions that a head reads, and has a faster dropout
-and, in bfloat16 on a CPU, a faster backward pass of attention.
-While no switch is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row
-is passed (``cu_seq_lens_q``), every subclass does what its base class does, with one exception: on a GPU, in training,
-query, key and value are one matrix product, which gives the same up to rounding.
+It computes real tokens only, and the last layer only at the positions that a head reads. While no switch is set
+(``config.unpad_inputs`` or the argument of that name) and no packed row is passed (``cu_seq_lens_q``),
+``choose_layout`` returns None, and every position is computed in every layer.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens, R rows that the last layer computes.
 """
 
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig
 
-from .fast_dropout import BertDropout, attend_runs, drops_fast, fast_dropout_attention
-from .modeling_bert import (
-    AttentionFunction,
-    BertAttention,
-    BertEmbeddings,
-    BertEncoder,
-    BertResidual,
-    BertSelfAttention,
-)
-from .modeling_bert import BertModel as PlainBertModel
-from .pretrained import HeadReads, UnpadInputs, only_input
-from .unpadding import Tokens, attend_unpadded, find_tokens, has_varlen_kernel, packed_tokens
+from .pretrained import BertPreTrainedModel, HeadReads, UnpadInputs
+from .unpadding import Tokens, find_tokens, has_varlen_kernel, packed_tokens
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
@@ -53,6 +40,12 @@ class Layout(NamedTuple):
         """The layout for the layers before the last; they compute every row."""
         return self._replace(rows=None)
 
+    def unpad(self, *columns: Tensor | None) -> Iterator[Tensor | None]:
+        """The inputs of the computed tokens, (B, L, ...) or (1, L, ...) -> (1, T, ...); None stays None."""
+        assert self.tokens is not None
+        for values in columns:
+            yield None if values is None else self.tokens.unpad(values.expand(*self.shape, *values.shape[2:]))
+
     def keep_rows(self, hidden_states: Tensor) -> Tensor:
         """The hidden states that this layer has to compute.
 
@@ -75,46 +68,6 @@ class Layout(NamedTuple):
         batch_size, length = self.shape
         padded = hidden_states.new_zeros(batch_size * length, hidden_states.shape[-1])
         return padded.index_copy(0, index, hidden_states.squeeze(0)).view(batch_size, length, -1)
-
-
-class FastSelfAttention(BertSelfAttention):
-    """Self-attention with ``config.fast_dropout`` (in training), and among the tokens of a layout."""
-
-    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of every position, (B, L, H) each; on a GPU, with gradients, by one product.
-
-        Under autocast, three products also cast the states three times, and add up three gradients of theirs. The
-        three results are views of one tensor, and until the backward pass every layer keeps its weights side by side.
-        """
-        layers = (self.query, self.key, self.value)
-        if not (multiplies_once(hidden_states) and all(map(is_plain, layers))):
-            return super().project(hidden_states)
-        query, key, value = project_together(hidden_states, *layers)
-        return query, key, value
-
-    def attend(
-        self,
-        query: Tensor,  # (B, N, L, D), or (1, N, T, D) with a layout that has tokens
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        layout: Layout | None = None,
-        **options: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The context, and the weights if the back-end computes them and there is no layout."""
-        attend: AttentionFunction = BertSelfAttention.attend
-        name = self.config._attn_implementation
-        drops = self.training and self.dropout.p > 0
-        simple = attention_mask is None or attention_mask.dtype == torch.bool
-        slow = self.training and name == "sdpa" and query.dtype == torch.bfloat16 and simple
-        usual = name in ("eager", "sdpa") and not (self.is_causal or options.get("is_causal"))
-        separate = (drops or slow) and usual and drops_fast(self.config, query)
-        if separate:
-            attend = partial(fast_dropout_attention, keep_weights=name == "eager")
-        if layout is not None and layout.tokens is not None:
-            runs = attend_runs if separate else None
-            attend = partial(attend_unpadded, attend, layout.tokens, attend_runs=runs)
-        return attend(self, query, key, value, attention_mask, **options)
 
 
 def multiplies_once(hidden_states: Tensor) -> bool:
@@ -140,108 +93,8 @@ def is_plain(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear and not watched and type(layer.weight) in tensors and type(layer.bias) in tensors
 
 
-class FastAttention(BertAttention):
-    """Attention whose residual block computes only the rows that a layout keeps."""
-
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
-    ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
-        if layout is None:
-            return super().forward(hidden_states, attention_mask, **kwargs)
-        context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
-        return self.output(layout.keep_rows(context), layout.keep_rows(hidden_states))
-
-
-class FastEncoder(BertEncoder):
-    """The stack of layers, of which the last one may compute fewer rows."""
-
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
-    ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
-        if layout is None:
-            return super().forward(hidden_states, attention_mask, **kwargs)
-        for number, layer in enumerate(self.layer, 1):
-            kept = layout if number == len(self.layer) else layout.all_rows()
-            hidden_states = layer(hidden_states, attention_mask, layout=kept, **kwargs)
-        return hidden_states
-
-
-def takes_layouts(layer: nn.Module) -> bool:
-    """Whether the attention of a layer is of these classes. In a layer that a user has put in, it may be another."""
-    attention = getattr(layer, "attention", None)
-    return isinstance(attention, FastAttention) and isinstance(attention.self, FastSelfAttention)
-
-
-def speed_up(model: PlainBertModel) -> None:
-    """Give the modules of plain BERT the classes of this file. Their tensors and the random numbers stay the same."""
-    faster = {
-        BertEncoder: FastEncoder,
-        BertAttention: FastAttention,
-        BertSelfAttention: FastSelfAttention,
-    }
-    for module in model.modules():
-        if type(module) in faster:
-            module.__class__ = faster[type(module)]
-        elif isinstance(module, BertEmbeddings | BertResidual):
-            module.dropout = BertDropout(module.dropout.p, model.config)
-
-
-class BertModel(PlainBertModel):
-    """Plain BERT with the switches ``unpad_inputs`` and ``fast_dropout``, and with packed rows."""
-
-    def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
-        super().__init__(config, add_pooling_layer)
-        speed_up(self)
-
-    def encode(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        unpad_inputs: UnpadInputs = None,
-        reads: HeadReads | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        """The last layer's hidden states (B, L, H), from arguments of ``forward``, which passes these three on as well.
-
-        Args:
-            unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
-                False never does; the default is ``config.unpad_inputs``, or False if that is unset.
-            reads: what a head of this package reads from the result; with unpadding on, the hidden states are 0 at
-                positions that are not read.
-            cu_seq_lens_q: as in transformers' ``FlashAttentionKwargs``, one row (1, L) holds several sequences end to
-                end, which do not attend to each other; the default positions of each start at 0.
-
-        Raises:
-            ValueError: as ``choose_layout``.
-        """
-        inputs = only_input(input_ids, inputs_embeds)
-        layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
-        if layout is not None:
-            kwargs["layout"] = layout
-        if layout is None or layout.tokens is None:
-            states = super().encode(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **kwargs)
-            return states if layout is None else layout.lay_back(states)
-        tokens = layout.tokens
-        if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
-            position_ids = tokens.positions
-        elif position_ids is None:
-            position_ids = self.embeddings.default_positions(layout.shape[1], tokens.cells.device)
-        token_type_ids = None if token_type_ids is None else token_type_ids.expand(layout.shape)
-        input_ids, token_type_ids, inputs_embeds = (
-            None if values is None else tokens.unpad(values) for values in (input_ids, token_type_ids, inputs_embeds)
-        )
-        position_ids = tokens.unpad(position_ids.expand(layout.shape))
-        states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        return layout.lay_back(self.encoder(states, None, **kwargs))
-
-
 def choose_layout(
-    model: BertModel,
+    model: BertPreTrainedModel,
     inputs: Tensor,
     attention_mask: Tensor | None,
     unpad_inputs: UnpadInputs,
@@ -281,11 +134,6 @@ def choose_layout(
         raise ValueError(
             f"expected attention_mask or cu_seq_lens_q for inputs of shape {shape}, got one for {tokens.shape}"
         )
-    if not all(takes_layouts(layer) for layer in model.encoder.layer):
-        raise ValueError(
-            "expected unpad_inputs and cu_seq_lens_q to be unset, because a layer of this model was replaced by one "
-            "that computes all positions: unset them, or use layers of a model of this package"
-        )
     rows = read
     if tokens is not None and read is not None:
         rows = tokens.rows_at(read)
@@ -293,7 +141,7 @@ def choose_layout(
 
 
 def choose_tokens(
-    model: BertModel,
+    model: BertPreTrainedModel,
     attention_mask: Tensor | None,
     switch: UnpadInputs,
     reads: HeadReads | None,
@@ -335,7 +183,7 @@ def choose_tokens(
     return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
 
 
-def share_that_pays(model: BertModel, attention_mask: Tensor) -> float:
+def share_that_pays(model: BertPreTrainedModel, attention_mask: Tensor) -> float:
     """The share of padding that must be exceeded for a batch without it to be faster; 1 or more if none is enough."""
     if not attention_mask.is_cuda:
         return SMALLEST_SHARE
@@ -345,7 +193,7 @@ def share_that_pays(model: BertModel, attention_mask: Tensor) -> float:
     return max(SMALLEST_SHARE, LEAST_ON_CUDA / (size**2 * max(1, tokens)))
 
 
-def attends_without_mask(model: BertModel, device: torch.device) -> bool:
+def attends_without_mask(model: BertPreTrainedModel, device: torch.device) -> bool:
     """Whether attention among the tokens of a layout is a single call of torch's kernel for variable lengths."""
     config = model.config
     if config._attn_implementation != "sdpa" or config.is_decoder:
@@ -358,7 +206,7 @@ def attends_without_mask(model: BertModel, device: torch.device) -> bool:
     return has_varlen_kernel(device, dtype, config.hidden_size // config.num_attention_heads, dropout)
 
 
-def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor:
+def positions_read(model: BertPreTrainedModel, inputs: Tensor, reads: HeadReads) -> Tensor:
     """(R,) flattened positions: those with a label and, for the pooler, the first one of every sequence."""
     if reads.labelled is None:
         return torch.arange(inputs.shape[0], device=inputs.device) * inputs.shape[1]
@@ -371,21 +219,21 @@ def positions_read(model: BertModel, inputs: Tensor, reads: HeadReads) -> Tensor
     return read.flatten().nonzero().squeeze(1)
 
 
-def leaves_layers_alone(model: BertModel, options: dict[str, Any]) -> bool:
+def leaves_layers_alone(model: BertPreTrainedModel, options: dict[str, Any]) -> bool:
     """True if no option needs full shapes in every layer (recorded states, chunking), so positions may be skipped."""
     config = model.config
     if any(asked_for(model, options, name) for name in ("output_hidden_states", "output_attentions")):
         return False
-    return not config.chunk_size_feed_forward and len(model.encoder.layer) > 0
+    return not config.chunk_size_feed_forward and config.num_hidden_layers > 0
 
 
-def is_usual_direction(model: BertModel, options: dict[str, Any]) -> bool:
+def is_usual_direction(model: BertPreTrainedModel, options: dict[str, Any]) -> bool:
     """Whether neither an argument nor the config asks for another direction of attention than ``is_decoder`` says."""
     causal = options.get("is_causal", getattr(model.config, "is_causal", None))
     return causal is None or bool(causal) == bool(model.config.is_decoder)
 
 
-def asked_for(model: BertModel, options: dict[str, Any], name: str) -> bool:
+def asked_for(model: BertPreTrainedModel, options: dict[str, Any], name: str) -> bool:
     """Whether an output is wanted, by the argument of this name or, without it, by the config."""
     asked = options.get(name)
     return bool(getattr(model.config, name) if asked is None else asked)

@@ -18,8 +18,8 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
-from .encoder import BertModel
 from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type, token_loss
+from .modeling_bert import BertModel
 from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
 from .pretraining_heads import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining
 

@@ -3,11 +3,16 @@
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 
-This file is copied into saved checkpoints, so it may import only torch, transformers and files of this folder. The code
-that makes this network faster is in subclasses of these classes (fast_path.py), which this file knows nothing about.
+The fast path is seen here in two places: a ``layout`` says which positions are computed (fast_path.py), and
+``config.fast_dropout`` chooses another kernel of attention and dropout (fast_dropout.py). Unless somebody sets a switch
+there is no layout, and this is plain BERT, with one exception: on a GPU, in training, query, key and value are one
+matrix product, which gives the same up to rounding.
+
+This file is copied into saved checkpoints, so it may import only torch, transformers and files of this folder.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,9 +27,20 @@ from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .pretrained import NO_CACHE, BertPreTrainedModel, check_config, only_input, refuse_cache, refuse_cross_attention
-
-AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
+from .fast_dropout import BertDropout, attend_runs, fast_dropout_attention, pays_in_products
+from .fast_path import Layout, choose_layout, is_plain, multiplies_once, project_together
+from .pretrained import (
+    NO_CACHE,
+    AttentionFunction,
+    BertPreTrainedModel,
+    HeadReads,
+    UnpadInputs,
+    check_config,
+    only_input,
+    refuse_cache,
+    refuse_cross_attention,
+)
+from .unpadding import attend_unpadded
 
 
 class BertEmbeddings(nn.Module):
@@ -39,7 +55,7 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = BertDropout(config.hidden_dropout_prob, config)
 
     def forward(
         self,
@@ -137,16 +153,38 @@ class BertSelfAttention(nn.Module):
         return context.flatten(2), weights
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of every position, (B, L, H) each, with the heads side by side."""
+        """Query, key and value of every position, (B, L, H) each; on a GPU, with gradients, by one product.
+
+        Under autocast, three products also cast the states three times, and add up three gradients of theirs. The
+        three results are views of one tensor, and until the backward pass every layer keeps its weights side by side.
+        """
+        layers = (self.query, self.key, self.value)
+        if multiplies_once(hidden_states) and all(map(is_plain, layers)):
+            query, key, value = project_together(hidden_states, *layers)
+            return query, key, value
         return self.query(hidden_states), self.key(hidden_states), self.value(hidden_states)
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+        self,
+        query: Tensor,  # (B, N, L, D), or (1, N, T, D) with a layout that has tokens
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        layout: Layout | None = None,
+        **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """What ``eager_attention_forward`` computes, by the back-end of transformers that the config names."""
-        function: AttentionFunction = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        """What ``eager_attention_forward`` computes, by the back-end of transformers that the config names.
+
+        With a layout, tokens attend within their own sequence, and there are no weights.
+        """
+        name = self.config._attn_implementation
+        function: AttentionFunction = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
+        separate = pays_in_products(self, query, attention_mask, options)
+        if separate:
+            function = partial(fast_dropout_attention, keep_weights=name == "eager")
+        if layout is not None and layout.tokens is not None:
+            runs = attend_runs if separate else None
+            function = partial(attend_unpadded, function, layout.tokens, attend_runs=runs)
         return function(self, query, key, value, attention_mask, **options)
 
 
@@ -157,7 +195,7 @@ class BertResidual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(input_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = BertDropout(config.hidden_dropout_prob, config)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
         """hidden_states (B, L, H or I) and residual (B, L, H) -> (B, L, H)"""
@@ -172,10 +210,15 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = BertResidual(config, config.hidden_size)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        """(B, L, H) -> (B, L, H)"""
-        context, _ = self.self(hidden_states, attention_mask, **kwargs)
-        return self.output(context, hidden_states)
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
+    ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
+        if layout is None:
+            context, _ = self.self(hidden_states, attention_mask, **kwargs)
+            return self.output(context, hidden_states)
+        context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
+        return self.output(layout.keep_rows(context), layout.keep_rows(hidden_states))
 
 
 class BertIntermediate(nn.Module):
@@ -219,11 +262,21 @@ class BertEncoder(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        """(B, L, H) -> (B, L, H)"""
-        for layer in self.layer:
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: Layout | None = None, **kwargs: Any
+    ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, (B, L, H) or (1, T, H) -> the same or (1, R, H)."""
+        for number, layer in enumerate(self.layer, 1):
+            if layout is not None:
+                kwargs["layout"] = layout if number == len(self.layer) else layout.all_rows()
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
         return hidden_states
+
+
+def takes_layouts(layer: nn.Module) -> bool:
+    """Whether the attention of a layer is of these classes. In a layer that a user has put in, it may be another."""
+    attention = getattr(layer, "attention", None)
+    return isinstance(attention, BertAttention) and isinstance(attention.self, BertSelfAttention)
 
 
 class BertPooler(nn.Module):
@@ -310,14 +363,45 @@ class BertModel(BertPreTrainedModel):
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
         inputs_embeds: Tensor | None,
+        unpad_inputs: UnpadInputs = None,
+        reads: HeadReads | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """The last layer's hidden states (B, L, H), from the arguments of ``forward``."""
-        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        mask = self.make_attention_mask(hidden_states, attention_mask)
-        if position_ids is not None:  # by which FlashAttention tells the sequences of a packed row apart
-            kwargs["position_ids"] = position_ids
-        return self.encoder(hidden_states, mask, **kwargs)
+        """The last layer's hidden states (B, L, H), from arguments of ``forward``, which passes these three on as well.
+
+        Args:
+            unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
+                False never does; the default is ``config.unpad_inputs``, or False if that is unset.
+            reads: what a head of this package reads from the result; with unpadding on, the hidden states are 0 at
+                positions that are not read.
+            cu_seq_lens_q: as in transformers' ``FlashAttentionKwargs``, one row (1, L) holds several sequences end to
+                end, which do not attend to each other; the default positions of each start at 0.
+
+        Raises:
+            ValueError: as ``choose_layout``, or a layer was replaced by one that knows no layouts.
+        """
+        inputs = only_input(input_ids, inputs_embeds)
+        layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
+        if layout is not None and not all(map(takes_layouts, self.encoder.layer)):
+            raise ValueError(
+                "expected unpad_inputs and cu_seq_lens_q to be unset, because a layer of this model was replaced by "
+                "one that computes all positions: unset them, or use layers of a model of this package"
+            )
+        if layout is not None and layout.tokens is not None:
+            if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
+                position_ids = layout.tokens.positions
+            elif position_ids is None:
+                position_ids = self.embeddings.default_positions(layout.shape[1], inputs.device)
+            rows = layout.unpad(input_ids, token_type_ids, position_ids, inputs_embeds)
+            hidden_states, mask = self.embeddings(*rows), None
+        else:
+            hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+            mask = self.make_attention_mask(hidden_states, attention_mask)
+            if position_ids is not None:  # by which FlashAttention tells the sequences of a packed row apart
+                kwargs["position_ids"] = position_ids
+        if layout is None:
+            return self.encoder(hidden_states, mask, **kwargs)
+        return layout.lay_back(self.encoder(hidden_states, mask, layout=layout, **kwargs))
 
     def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:
         """The mask in the form that the attention back-end expects; causal with ``config.is_decoder``.

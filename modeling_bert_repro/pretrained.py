@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from transformers import BertConfig, initialization
 from transformers.modeling_utils import PreTrainedModel
 
+AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
 UnpadInputs = bool | Literal["auto"] | None
-# The code that is copied into every checkpoint. FAST_FILES may have been deleted; `find_code_files` lists what exists.
-PLAIN_FILES = ("modeling_bert.py", "encoder.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py")
-FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
+# The code that is copied into every checkpoint, for ``trust_remote_code=True``.
+CODE_FILES = (
+    *("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py"),
+    *("fast_path.py", "unpadding.py", "fast_dropout.py"),
+)
 # Fields of the config that concern the running process only and are never saved.
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
 RENAMINGS = "_weight_conversions"  # where transformers keeps how it renamed the tensors of the loaded checkpoint
@@ -42,12 +45,6 @@ class HeadReads(NamedTuple):
 
 
 POOLED_ONLY = HeadReads(other_positions=False)
-
-
-def find_code_files() -> list[Path]:
-    """The files that a saved folder needs for ``trust_remote_code=True``."""
-    here = Path(__file__).parent
-    return [here / name for name in (*PLAIN_FILES, *FAST_FILES) if name in PLAIN_FILES or (here / name).exists()]
 
 
 def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -170,8 +167,8 @@ class BertPreTrainedModel(PreTrainedModel):
         """
         if is_main_process:
             os.makedirs(save_directory, exist_ok=True)
-            for file in find_code_files():
-                shutil.copyfile(file, Path(save_directory) / file.name)
+            for name in CODE_FILES:
+                shutil.copyfile(Path(__file__).with_name(name), Path(save_directory) / name)
         self.config.auto_map = dict(AUTO_MAP)
         # transformers saves every attribute of the config, so the switches are removed during the save.
         fields, own = self.config.__dict__, self.__dict__
@@ -190,4 +187,4 @@ class BertPreTrainedModel(PreTrainedModel):
         # save_pretrained(push_to_hub=True) uploads files that are newer than in this table, which is made after our
         # code has been copied; files without an entry are uploaded, too.
         stamps = super()._get_files_timestamps(working_dir)
-        return {name: stamp for name, stamp in stamps.items() if name not in (*PLAIN_FILES, *FAST_FILES)}
+        return {name: stamp for name, stamp in stamps.items() if name not in CODE_FILES}

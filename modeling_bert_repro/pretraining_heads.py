@@ -17,8 +17,8 @@ from transformers.modeling_outputs import MaskedLMOutput, NextSentencePredictorO
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .encoder import BertModel
 from .losses import IGNORED, Count, cross_entropy, per_item
+from .modeling_bert import BertModel
 from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
 
 TIED_DECODER = {

@@ -9,13 +9,12 @@ Shapes: B batch, L length, H hidden size, N heads, D head size, T computed token
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from .modeling_bert import AttentionFunction, BertSelfAttention
+from .pretrained import AttentionFunction
 
 
 class Tokens(NamedTuple):
@@ -133,9 +132,9 @@ def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended:
 
 
 def attend_unpadded(
-    attend: "AttentionFunction",
+    attend: AttentionFunction,
     tokens: Tokens,
-    module: "BertSelfAttention",
+    module: Any,
     query: Tensor,  # (1, N, T, D)
     key: Tensor,
     value: Tensor,
@@ -231,8 +230,8 @@ def in_float32(attend_runs: Callable[..., Tensor], *qkv: Tensor, **options: floa
 
 
 def attend_by_length(
-    attend: "AttentionFunction",
-    module: "BertSelfAttention",
+    attend: AttentionFunction,
+    module: Any,
     runs: Sequence[tuple[int, int]],
     query: Tensor,  # (T, N, D)
     key: Tensor,
@@ -251,9 +250,9 @@ def attend_by_length(
 
 
 def attend_in_blocks(
-    attend: "AttentionFunction",
+    attend: AttentionFunction,
     tokens: Tokens,
-    module: "BertSelfAttention",
+    module: Any,
     query: Tensor,  # (T, N, D)
     key: Tensor,
     value: Tensor,
@@ -268,7 +267,7 @@ def attend_in_blocks(
     return context.flatten(0, 1).index_select(0, tokens.place)
 
 
-def attended_to(mask: Tensor, module: "BertSelfAttention") -> Tensor:
+def attended_to(mask: Tensor, module: Any) -> Tensor:
     """(B, 1, L, L) bool: what each position attends to, from the positions (B, L) that are attended to at all."""
     length = mask.shape[1]
     mask = mask[:, None, None, :].expand(-1, -1, length, -1)

@@ -22,7 +22,7 @@ LOCK = ".lock"  # the name of the lock file
 WRITTEN = (
     r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
     r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
-    r"(modeling_bert|encoder|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout|lstm_heads)\.py",
+    r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout|lstm_heads)\.py",
     r"predictions_(validation|test)\.(csv|jsonl)|confusion\.json|confusion_(validation|test)\.png",
     r"(nbest_|span_)?predictions\.json|null_odds\.json|answers\.html",
     r"(validation|test)\w*_(predictions|spans|answers|null_odds)\.\w+",

@@ -5,8 +5,7 @@ its flags; others may be added there:
 
     {"script": "run_glue.py", "max_seq_length": 256, "label_token": "cls", "bilstm_on_top": false}
 
-Those flags of ``run_squad.py`` that the question-answering pipeline of ``modeling_bert_repro`` reads are in
-``config.question_answering`` instead (``squad/settings.py``), where older folders have them, too.
+The lengths of ``run_squad.py`` are in ``config.question_answering`` instead (``squad/settings.py``).
 
 A command that begins with the weights of such a model takes the stored values as its defaults, if the head is one of
 the same script. A flag that is given wins, and a line of the output says what differs.

@@ -25,7 +25,7 @@ RECORD = ROOT / "lab" / "records" / "inference.json"
 IMPORTS = {
     "transformers' pipeline": "from transformers import pipeline, AutoTokenizer, BertForSequenceClassification",
     "bert-repro ask": "import bert_deploy.ask",
-    "bert-repro serve": "import bert_deploy.serve, bert_deploy.service",
+    "bert-repro serve": "import bert_deploy.serve",
 }
 Ask = Callable[[list[str]], list[dict[str, float]]]
 

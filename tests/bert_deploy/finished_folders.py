@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bert_deploy import verify
-from bert_deploy.findings import DIFFERS, Finding
+from bert_deploy.verify import DIFFERS, Finding
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     import uvicorn
 
     from bert_deploy.folder import open_folder
-    from bert_deploy.service import make_service
+    from bert_deploy.serve import make_service
 
     for folder in sys.argv[2:]:
         config = uvicorn.Config(make_service(open_folder(folder)), port=0, lifespan="off", log_level="warning")

@@ -1,6 +1,7 @@
-"""What a classifier says of a text, class by class."""
+"""What one reading says, with no other text beside it; of a classifier, class by class."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from bert_deploy import readings
 from bert_deploy.folder import OpenedModel
@@ -16,9 +17,17 @@ class Guess(NamedTuple):
     lost: int = 0
 
 
+def alone(reading: Callable[..., readings.Steps[Any]], opened: OpenedModel, *args: Any, **options: Any) -> Any:
+    """The value of a reading; its error is raised."""
+    (said,) = readings.run(opened, [reading(opened, *args, **options)])
+    if isinstance(said, Exception):
+        raise said
+    return said
+
+
 def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
     """The classes of a text or a pair, most probable first, or its score."""
-    said = readings.verdict(opened, text, second).ranked()
+    said = alone(readings.verdict, opened, text, second).ranked()
     if said.score is not None:
         return [Guess(said.names[0], said.score, lost=said.lost)]
     given, limits = (said.given, said.thresholds) if said.thresholds else ([None] * len(said.names),) * 2

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +15,14 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from bert_deploy import export, export_scores, onnx_files, onnx_int8, verify
+from bert_deploy import export, export_scores, onnx_files, verify
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.scripts import HEADS
 from bert_training.tasks.classification.scores import value_of
 from tests.helpers import short_runs
-from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.embedders import add_modules
 from tests.helpers.model_folders import edit_json
-from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
-from tokenization.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -239,22 +235,6 @@ def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pre
     assert json.loads((tmp_path / "out/export.json").read_text())["validation"] is None
 
 
-def test_a_run_without_validation_data_is_made_smaller_by_force_alone(
-    torch_as_file, pretrained, tmp_path, monkeypatch, capsys
-):
-    short_runs.no_pictures(monkeypatch)
-    (tmp_path / "own.csv").write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
-    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0 --max_steps 1"
-    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
-    words = (tmp_path / "run", "--quantize")
-    assert status(*words, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
-    assert (
-        "names no file of it); give --data with the folder that has it, or --force to keep" in capsys.readouterr().err
-    )
-    assert not status(*words, "--output_dir", tmp_path / "forced", "--force")
-    assert not status(tmp_path / "run", "--output_dir", tmp_path / "float32")
-
-
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory, pretrained, run_data) -> Path:
     """A finished folder of run_glue.py that gives every text its label."""
@@ -328,7 +308,7 @@ def test_the_encoder_of_any_model_is_read_by_sentence_transformers(finished_runs
     assert record["outputs"] == ["last_hidden_state"]
 
 
-@pytest.mark.parametrize("kinds", [("Pooling",), ("Pooling", "Normalize"), ("Pooling", "Dense", "Normalize")])
+@pytest.mark.parametrize("kinds", [("Pooling",), ("Pooling", "Dense", "Normalize")])
 def test_vectors_are_pooled_and_normalised_as_the_folder_says(model_of, torch_as_file, tmp_path, kinds):
     folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
     add_modules(folder, *kinds)
@@ -339,16 +319,6 @@ def test_vectors_are_pooled_and_normalised_as_the_folder_says(model_of, torch_as
     assert tuple(one["type"].split(".")[-1] for one in written) == ("Transformer", *kinds)
     assert json.loads((tmp_path / "out/1_Pooling/config.json").read_text())["pooling_mode_max_tokens"]
     assert (tmp_path / "out/2_Dense/model.safetensors").is_file() == ("Dense" in kinds)
-
-
-def test_modules_that_do_not_fit_are_refused_before_the_work(model_of, torch_as_file, tmp_path, capsys):
-    folder = shutil.copytree(model_of("BertModel"), tmp_path / "model")
-    add_modules(folder, "Pooling", "CNN")
-    assert status(folder, "--output_dir", tmp_path / "out") == 2 and not (tmp_path / "out").exists()
-    assert (
-        "expected Transformer, Pooling, Normalize, Dropout, Dense, LayerNorm, each in a folder"
-        in capsys.readouterr().err
-    )
 
 
 def rewritten(folder: Path, place: Path, **fields) -> Path:
@@ -380,28 +350,6 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     assert not (tmp_path / "out").exists()
 
 
-def test_an_exported_file_and_labels_in_another_order_are_refused(finished_runs, copy_of_run, torch_as_file, tmp_path):
-    (tmp_path / "exported/onnx").mkdir(parents=True)
-    (tmp_path / "exported/onnx/model.onnx").write_text("")
-    for place in (tmp_path / "exported", tmp_path / "exported/onnx/model.onnx"):
-        with pytest.raises(UserError, match="expected a folder"):
-            export.open_model(place, False)
-    place = copy_of_run("run_glue")
-    run = json.loads((place / "run.json").read_text())
-    config = json.loads((place / "config.json").read_text())
-    labels = run["data"]["labels"]
-    with pytest.raises(UserError, match="expected the labels of the run in its order"):
-        edited = config | {"id2label": dict(enumerate(labels[::-1])), "label2id": {}}
-        export.check_labels(place / "config.json", edited, run)
-    export.check_labels(place / "config.json", config, run)
-
-
-def test_packages_that_are_not_there(monkeypatch):
-    monkeypatch.setattr(onnx_files.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="the export needs onnx, onnxruntime, onnxscript, not installed here"):
-        onnx_files.needed_packages()
-
-
 # --- real files ------------------------------------------------------------------------------------------------------
 
 
@@ -420,76 +368,9 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
     difference, share = export.difference_of(model, onnx_files.OnnxFile(whole))
     record_property("largest difference", difference)
     assert share < 1e-4
-    onnx_int8.quantize(whole, small)
+    onnx_files.quantize(whole, small)
     _, share = export.difference_of(model, onnx_files.OnnxFile(small))
     assert share < export.MOST_DIFFERENCE["8 bits"]
-
-
-SERVED = """
-    import os, sys
-    from pathlib import Path
-    import numpy as np
-    import torch
-    from bert_deploy import exported
-
-    torch.set_num_threads(2)
-    opened, weights = Path(sys.argv[1]), Path(sys.argv[2])
-    compute = exported._onnx(opened)
-    # More rows than are computed at once, and none of them before the file is another.
-    batch = {name: np.ones((20, 9), np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
-    weights.open("r+b").write(Path(sys.argv[3]).read_bytes())
-    first = compute(batch)["logits"]
-    os.truncate(weights, 100)
-    print(np.array_equal(first, compute(batch)["logits"]), *first[0])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_a_served_file_is_what_it_was_when_it_was_opened(model_of, tmp_path):
-    """It is overwritten in place by another network, and then cut short."""
-    for package in onnx_files.PACKAGES:
-        pytest.importorskip(package)
-    model, weights, said = export.open_model(model_of("BertForSequenceClassification"), False), [], []
-    for name in ("a", "b"):
-        path = tmp_path / f"{name}.onnx"
-        onnx_files.write_onnx(model.network, model.outputs, model.batch(model.rows()[:3]), path)
-        weights.append(path)
-        said.append(model.torch_outputs({key: np.ones((1, 9), np.int64) for key in onnx_files.INPUTS})["logits"])
-        torch.nn.init.normal_(model.network.classifier.weight)
-    assert not np.allclose(*said, atol=0.01)
-    printed = run_in_a_fork(textwrap.dedent(SERVED), [weights[0], *weights], ROOT, with_project=True)
-    same, *found = printed.splitlines()[-1].split()
-    assert same == "True" and np.allclose(said[0], [float(value) for value in found], atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_a_planted_bad_quantisation_is_refused(model_of, tmp_path, monkeypatch, capsys):
-    """The scales of the last product, of the scores of all pieces, times 3."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    words = (model_of("BertForMaskedLM"), "--quantize", "--output_dir")
-    quantize = export.quantize
-
-    def badly(whole, small):
-        quantize(whole, small)
-        graph = onnx.load(small)
-        weights = [
-            one for one in graph.graph.initializer if one.name.startswith("val_") and one.name.endswith("_scale")
-        ]
-        scales = [one for one in weights if one.dims and one.dims[0] > 1][-1:]
-        assert scales, [one.name for one in graph.graph.initializer]
-        for scale in scales:
-            wrong = 3 * onnx.numpy_helper.to_array(scale)
-            scale.CopyFrom(onnx.numpy_helper.from_array(wrong, scale.name))
-        onnx.save(graph, small)
-
-    monkeypatch.setattr(export, "quantize", badly)
-    assert status(*words, tmp_path / "bad") == 2
-    assert "model_quantized.onnx: its outputs differ from torch's" in capsys.readouterr().err
-    assert not (tmp_path / "bad").exists()
 
 
 @pytest.mark.slow

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from bert_deploy import exported, readings
-from bert_deploy.exported import FILES, ONNX
+from bert_deploy import onnx_files, readings
 from bert_deploy.folder import open_folder
-from bert_training.networks.number_types import BFLOAT16, DTYPES, warning_of
+from bert_deploy.onnx_files import FILES, ONNX
+from bert_training.networks.number_types import DTYPES
+from tests.bert_deploy.guesses import alone
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
 
@@ -41,18 +42,18 @@ def as_export(folder, monkeypatch, name="onnx/model.onnx"):
         opened.append(path.relative_to(folder).as_posix())
         return computing(model)
 
-    monkeypatch.setattr(exported, "_onnx", opens)
+    monkeypatch.setattr(onnx_files, "OnnxFile", opens)
     return opened
 
 
 def test_an_export_answers_as_its_model(folder, monkeypatch):
-    expected = readings.verdict(open_folder(str(folder)), TEXT).record()
+    expected = alone(readings.verdict, open_folder(str(folder)), TEXT).record()
     name = FILES[-1]
     assert as_export(folder, monkeypatch, name) == []
     opened = open_folder(str(folder), ONNX)
-    assert readings.verdict(opened, TEXT).record() == expected and opened.model.file == name
+    assert alone(readings.verdict, opened, TEXT).record() == expected and opened.model.file == name
     with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
-        readings.vector(opened, TEXT)
+        alone(readings.vector, opened, TEXT)
 
 
 def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
@@ -65,9 +66,9 @@ def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):
 
 def test_an_exported_encoder_has_the_vectors_of_its_model(tmp_path, pretrained, monkeypatch):
     folder = save_model(tmp_path / "encoder", pretrained, "BertModel")
-    expected = readings.vector(open_folder(str(folder)), TEXT)
+    expected = alone(readings.vector, open_folder(str(folder)), TEXT)
     as_export(folder, monkeypatch)
-    assert np.allclose(readings.vector(open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
+    assert np.allclose(alone(readings.vector, open_folder(str(folder), ONNX), TEXT), expected, atol=1e-6)
 
 
 def test_what_cannot_be_served_is_refused(folder, monkeypatch):
@@ -84,26 +85,18 @@ def test_a_file_of_onnxruntime_is_served(folder):
     from bert_deploy.onnx_files import write_onnx
 
     opened = open_folder(str(folder))
-    expected = readings.verdict(opened, TEXT)
+    expected = alone(readings.verdict, opened, TEXT)
     (folder / "onnx").mkdir()
     names = ("input_ids", "attention_mask", "token_type_ids")
     example = {name: np.ones((2, 5), dtype=np.int64) for name in names}
     write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx")
     (folder / "model.safetensors").unlink()
-    assert np.allclose(readings.verdict(open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
+    assert np.allclose(alone(readings.verdict, open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
 
 
 def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
     exact, rounded = (open_folder(str(folder), dtype=dtype) for dtype in DTYPES)
     assert rounded.model.dtype == torch.bfloat16
-    found = [readings.verdict(opened, TEXT).shares for opened in (exact, rounded)]
+    found = [alone(readings.verdict, opened, TEXT).shares for opened in (exact, rounded)]
     assert np.allclose(*found, atol=0.02) and not np.array_equal(*found)
-    assert readings.vector(rounded, TEXT).dtype == np.float32
-
-
-def test_nothing_is_said_of_processors_that_torch_does_not_know(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    for machine, warnings in (("aarch64", 0), ("x86_64", 1)):
-        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
-        assert len(warning_of(BFLOAT16)) == warnings
+    assert alone(readings.vector, rounded, TEXT).dtype == np.float32

@@ -11,7 +11,7 @@ pytest.importorskip("uvicorn")
 from tests.helpers.repository import ROOT
 
 TRAINING = ("datasets", "evaluate", "sklearn", "pandas", "pyarrow", "matplotlib", "tensorboard", "gradio")
-SERVE = "import bert_deploy.serve, bert_deploy.service"
+SERVE = "import bert_deploy.serve"
 
 
 def modules(code):
@@ -24,7 +24,7 @@ def modules(code):
 @pytest.mark.slow
 def test_ask_and_serve_import_nothing_of_the_training():
     found = modules(f"import bert_deploy.ask\n{SERVE}")
-    assert "bert_deploy.batches" in found and "torch" in found
+    assert "bert_deploy.readings" in found and "torch" in found
     assert not found & {*TRAINING}
     assert not [name for name in found if name.startswith(("lab", "run_", "bert_training.builtin_data"))]
 

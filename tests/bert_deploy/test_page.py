@@ -3,26 +3,22 @@
 Nothing may be asked for at another host, neither by the browser nor by the process that serves the page.
 """
 
-import json
 import sys
 import warnings
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from safetensors.torch import load_file, save_file
 
 from bert_deploy import readings
 from bert_deploy.folder import open_folder
-from tests.bert_deploy.guesses import classify
+from tests.bert_deploy.guesses import alone, classify
 from tests.helpers.browsers import need_browser, serving, started_browser
 from tests.helpers.model_folders import save_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 ATTACK = "<img src=x onerror=window.hacked=1><script>window.hacked=2</script>${window.hacked=3}{{window.hacked}}\"'"
-WORD = "<img src=x onerror=window.hacked=5>${window.hacked=6}"
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 TEXT, PAIR = "the old doctor opened a small red house", ("the king walked to the river .", "he went home .")
 NAMES = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
 SEVERAL = {"id2label": {0: "red", 1: "old"}, "problem_type": "multi_label_classification"}
@@ -36,7 +32,6 @@ MODELS = {
     "answers": ("BertForQuestionAnswering", {"null_score_diff_threshold": 1000.0}, None),
     "names": ("BertForTokenClassification", {"id2label": NAMES}, None),
     "choice": ("BertForMultipleChoice", {}, None),
-    "hostile words": ("BertForMaskedLM", {}, None),
     "hostile": (
         "BertForSequenceClassification",
         {"id2label": {0: ATTACK, 1: "b"}, "max_position_embeddings": 128},  # the attack has 83 pieces
@@ -47,7 +42,7 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory, pretrained):
-    """The folders of MODELS; the last two are hostile."""
+    """The folders of MODELS; the last one is hostile."""
     need_browser()
     folder = tmp_path_factory.mktemp("models")
     names = {name: name for name in MODELS} | {"hostile": "<img src=x onerror=window.hacked=4>"}
@@ -55,21 +50,7 @@ def models(tmp_path_factory, pretrained):
         name: save_model(folder / names[name], pretrained, head, run=run, **fields)
         for name, (head, fields, run) in MODELS.items()
     }
-    _poison(folders["hostile words"], "doctor", WORD)
     return folders
-
-
-def _poison(folder, word, hostile):
-    """Give a word of the vocabulary another spelling, and make the network guess it everywhere."""
-    vocabulary, weights = folder / "tokenizer.json", folder / "model.safetensors"
-    number = open_folder(str(folder)).tokenizer.convert_tokens_to_ids(word)
-    text = vocabulary.read_text()
-    assert text.count(f'"{word}"') == 1
-    vocabulary.write_text(text.replace(f'"{word}"', json.dumps(hostile)))
-    (folder / "vocab.txt").unlink()  # it would contradict tokenizer.json
-    tensors = load_file(weights)
-    tensors["cls.predictions.bias"][number] = 1000.0
-    save_file(tensors, weights, metadata={"format": "pt"})
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +76,9 @@ def visit(browser, served):
     """A function that opens the page of a model. At the end, none has asked another host or run hostile text."""
     pages, asked, troubles = [], [], []
 
-    def opened(name, viewport=DESK):
-        page = browser.new_page(viewport=viewport)
-        page.set_default_timeout(60_000)
+    def opened(name):
+        page = browser.new_page()
+        page.set_default_timeout(600_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -162,7 +143,7 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
     titles = [tab.inner_text() for tab in page.get_by_role("tab").all()]
     assert titles == ["Masked words", "Next sentence", "Attention", "Pieces"]
     use(page, "Fill the gap", Your_sentence=text)
-    first, second = readings.masked_words(model, text)
+    first, second = alone(readings.masked_words, model, text)
     shows(page, "Gap 2")
     check_bars(page, [*first, *second])
     use(page, "Fill the gap", Your_sentence=" ")
@@ -174,7 +155,7 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
 def test_the_piece_that_comes_next(visit, models):
     page = visit("left to right")
     use(page, "Continue", The_beginning="the old king")
-    check_bars(page, readings.masked_words(open_folder(str(models["left to right"])), "the old king")[0])
+    check_bars(page, alone(readings.masked_words, open_folder(str(models["left to right"])), "the old king")[0])
 
 
 def test_the_sentence_that_follows(visit, models):
@@ -182,7 +163,7 @@ def test_the_sentence_that_follows(visit, models):
     tab(page, "Next sentence")
     lines = ["he went home .", "the red river", "a house"]
     use(page, "Compare", First_sentence=PAIR[0], What_may_follow="\n\n".join(lines))
-    check_bars(page, readings.next_sentence(open_folder(str(models["pretrained"])), PAIR[0], lines))
+    check_bars(page, alone(readings.next_sentence, open_folder(str(models["pretrained"])), PAIR[0], lines))
 
 
 def test_classes_of_a_pair_and_a_missing_second_text(visit, models):
@@ -212,7 +193,7 @@ def test_an_answer_in_its_context(visit, models):
     context = "𝔸 the old doctor opened a small red house by the river .\nthe king went home ."
     page = visit("answers")
     use(page, "Answer", Question="who went home ?", Text=context)
-    found = readings.answer(open_folder(str(models["answers"])), "who went home ?", context)
+    found = alone(readings.answer, open_folder(str(models["answers"])), "who went home ?", context)
     shows(page, f"No-answer odds: {found.null_odds:.2f}")
     assert page.locator("mark:visible").inner_text() == found.answer == context[found.start : found.end]
     assert page.locator(".text:visible").inner_text() == context
@@ -221,7 +202,7 @@ def test_an_answer_in_its_context(visit, models):
 def test_names_are_marked(visit, models):
     page = visit("names")
     use(page, "Find names", Text=TEXT)
-    found = readings.names_in(open_folder(str(models["names"])), TEXT)
+    found = alone(readings.names_in, open_folder(str(models["names"])), TEXT)
     page.wait_for_function("count => document.querySelectorAll('mark').length === count", arg=len(found))
     marks = [f"{TEXT[name.start : name.end]}{name.kind}" for name in found]
     assert [mark.inner_text().replace("\n", "") for mark in page.locator("mark:visible").all()] == marks
@@ -230,7 +211,7 @@ def test_names_are_marked(visit, models):
 def test_the_choice_of_an_ending(visit, models):
     page, endings = visit("choice"), ["he went home .", "a river", "a red house"]
     use(page, "Choose", Beginning=PAIR[0], Endings="\n".join(endings))
-    check_bars(page, readings.choose(open_folder(str(models["choice"])), PAIR[0], endings))
+    check_bars(page, alone(readings.choose, open_folder(str(models["choice"])), PAIR[0], endings))
 
 
 def test_attention_of_every_head(visit, models):
@@ -275,11 +256,8 @@ def test_texts_labels_pieces_and_names_of_folders_stay_text(visit, models):
     tab(page, "Pieces")
     use(page, "Cut into pieces", Text=ATTACK)
     shows(page, "window.hacked=2")
-    words = visit("hostile words")
-    use(words, "Fill the gap", Your_sentence="[MASK] house")
-    words.wait_for_function("word => document.querySelector('.bar .what')?.innerText === word", arg=WORD)
-    words.goto(words.url + "docs")
-    words.get_by_role("heading", name="POST /predict").wait_for()
+    page.goto(page.url + "docs")
+    page.get_by_role("heading", name="POST /predict").wait_for()
 
 
 def test_a_text_that_is_too_long_is_refused_with_a_sentence(visit):
@@ -298,27 +276,3 @@ def test_the_process_listens_and_connects_on_this_machine_only(served):
     sockets = psutil.Process(process.pid).net_connections("inet")
     assert {one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     assert not notes.exists(), notes.read_text()
-
-
-@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
-@pytest.mark.parametrize("name", ["pretrained", "answers", "names", "pairs"])
-def test_nothing_is_cut_at_the_width_of_a_phone_or_a_desk(visit, name, viewport):
-    page = visit(name, viewport)
-    for one in page.get_by_role("tab").all():
-        one.click()
-        page.locator(".output:visible > *").first.wait_for()
-        for button in page.locator("button:visible").all():
-            box = button.bounding_box()
-            assert box["x"] >= 0 and box["x"] + box["width"] <= viewport["width"]
-        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
-
-
-def test_the_command_serves_the_page(browser, models):
-    command = [sys.executable, "-m", "bert_training", "serve", str(models["pairs"]), "--port", "0"]
-    with serving(command, 1) as (process, (address,)):
-        page = browser.new_page()
-        page.goto(address)
-        page.get_by_role("button", name="Judge", exact=True).wait_for()
-        page.close()
-        process.send_signal(2)  # Ctrl-C
-        assert process.wait(timeout=90) in (0, 130)

@@ -1,7 +1,4 @@
-"""bert_deploy/readings.py: what models say, against transformers' pipelines and the numbers of its classes.
-
-The first tests run with transformers' class, which is served, and with this project's own.
-"""
+"""bert_deploy/readings.py: what models say, against transformers' pipelines and the numbers of its classes."""
 
 import dataclasses
 
@@ -11,13 +8,10 @@ import torch
 import transformers
 from transformers import pipeline
 
-import modeling_bert_repro
 from bert_deploy import ask, readings
-from bert_deploy.folder import OpenedModel, open_folder
+from bert_deploy.folder import open_folder
 from bert_training.tasks.classification.long_texts import text_logits
-from modeling_bert_repro import lstm_heads
-from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
-from tests.bert_deploy.guesses import Guess, classify
+from tests.bert_deploy.guesses import Guess, alone, classify
 from tests.helpers.model_folders import save_model
 from tokenization.errors import UserError
 from tokenization.wordpiece import FullTokenizer
@@ -41,19 +35,10 @@ def folders(tmp_path_factory, pretrained):
     return make
 
 
-@pytest.fixture(params=["transformers", "modeling_bert_repro"])
-def opened(request, folders):
-    """A function: a head, and fields of its config -> an opened folder, with the class of the library."""
-
-    def make(name, run=None, **fields) -> OpenedModel:
-        folder = folders(name, run, **fields)
-        found = open_folder(str(folder))
-        if request.param == "transformers":
-            return found
-        cls = getattr(modeling_bert_repro, name)
-        return dataclasses.replace(found, model=cls.from_pretrained(folder, attn_implementation="eager").eval())
-
-    return make
+@pytest.fixture
+def opened(folders):
+    """A function: a head, and fields of its config -> an opened folder."""
+    return lambda name, run=None, **fields: open_folder(str(folders(name, run, **fields)))
 
 
 def stock_logits(folder, name, *texts, **options):
@@ -66,7 +51,7 @@ def stock_logits(folder, name, *texts, **options):
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 def test_masked_words_are_those_of_the_fill_mask_pipeline(opened, folders, name):
-    found = readings.masked_words(opened(name), MASKED, best=5)
+    found = alone(readings.masked_words, opened(name), MASKED, best=5)
     expected = pipeline("fill-mask", model=str(folders(name)), top_k=5)(MASKED)
     assert len(found) == len(expected) == 2
     for guesses, entries in zip(found, expected):
@@ -78,14 +63,14 @@ def test_masked_words_are_those_of_the_fill_mask_pipeline(opened, folders, name)
 
 def test_a_typed_separator_is_text_and_no_special_token(folders):
     found = open_folder(str(folders("BertForMaskedLM")))
-    plain = readings.masked_words(found, "[SEP] [MASK]")
+    plain = alone(readings.masked_words, found, "[SEP] [MASK]")
     split = pipeline("fill-mask", model=str(folders("BertForMaskedLM")), top_k=8)("[SEP] [MASK]")
     assert [guess.probability for guess in plain[0]] != pytest.approx([entry["score"] for entry in split], rel=1e-3)
 
 
 def test_next_sentences_are_ranked_by_the_probability_that_they_follow(opened, folders):
     lines = [PAIR[1], "a house .", "the red king opened the old river"]
-    found = readings.next_sentence(opened("BertForPreTraining"), PAIR[0], lines)
+    found = alone(readings.next_sentence, opened("BertForPreTraining"), PAIR[0], lines)
     shares = {}
     for line in lines:
         outputs = stock_logits(folders("BertForPreTraining"), "BertForPreTraining", PAIR[0], line)
@@ -148,7 +133,7 @@ def test_a_class_is_read_from_the_last_token(opened, folders):
 
 
 def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
-    found = readings.masked_words(opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
+    found = alone(readings.masked_words, opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders("BertForMaskedLM", is_decoder=True))
     logits = stock_logits(folders("BertForMaskedLM", is_decoder=True), "BertForMaskedLM", TEXT).logits
     values, ids = logits[0, -2].softmax(-1).topk(4)  # the last position is that of [SEP]
@@ -158,7 +143,7 @@ def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
 
 def test_multiple_choice_gives_one_probability_for_each_ending(opened, folders):
     endings = ["he went home .", "a river", "the small red house opened"]
-    found = readings.choose(opened("BertForMultipleChoice"), PAIR[0], endings)
+    found = alone(readings.choose, opened("BertForMultipleChoice"), PAIR[0], endings)
     folder = folders("BertForMultipleChoice")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     batch = tokenizer([PAIR[0]] * 3, endings, padding=True, return_tensors="pt")
@@ -171,7 +156,7 @@ def test_multiple_choice_gives_one_probability_for_each_ending(opened, folders):
 def test_names_are_those_of_the_token_classification_pipeline(opened, folders):
     fields = {"id2label": {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}}
     text = "the Old doctor,opened a  small red house in zagreb ."
-    found = readings.names_in(opened("BertForTokenClassification", **fields), text)
+    found = alone(readings.names_in, opened("BertForTokenClassification", **fields), text)
     tag = pipeline("token-classification", model=str(folders("BertForTokenClassification", **fields)))
     first = {entry["start"]: entry for entry in tag(text) if not entry["word"].startswith("##")}
     assert found
@@ -184,21 +169,21 @@ def test_names_are_those_of_the_token_classification_pipeline(opened, folders):
 
 def test_classes_without_b_and_i_mark_single_words(folders):
     fields = {"id2label": {0: "O", 1: "NOUN", 2: "VERB"}}
-    found = readings.names_in(open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
+    found = alone(readings.names_in, open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
     assert found and {name.kind for name in found} <= {"NOUN", "VERB"}
     assert {TEXT[name.start : name.end] for name in found} <= set(TEXT.split())
 
 
 @pytest.mark.parametrize("threshold", [None, -1000.0, 1000.0])
-def test_answers_are_those_of_the_pipeline_of_this_project(opened, folders, threshold):
+def test_answers_are_those_of_the_evaluation(opened, folders, threshold):
+    """tests/tasks/squad/test_answers.py compares those with a search through all spans."""
     fields = {} if threshold is None else {"null_score_diff_threshold": threshold}
     fields["question_answering"] = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6}
     context = "the old doctor opened a small red house by the river . " * 4
-    found = readings.answer(opened("BertForQuestionAnswering", **fields), "who opened it ?", context)
-    folder = folders("BertForQuestionAnswering", **fields)
-    network = transformers.BertForQuestionAnswering.from_pretrained(folder)
-    ask = QuestionAnsweringPipeline(network, tokenizer=transformers.AutoTokenizer.from_pretrained(folder))
-    expected = ask(question="who opened it ?", context=context)
+    model = opened("BertForQuestionAnswering", **fields)
+    found = alone(readings.answer, model, "who opened it ?", context)
+    network = transformers.BertForQuestionAnswering.from_pretrained(folders("BertForQuestionAnswering", **fields))
+    (expected,) = ask.answers(network.eval(), model.tokenizer, [("who opened it ?", context)], None)
     assert (found.answer, found.start, found.end) == (expected["answer"], expected["start"], expected["end"])
     assert context[found.start : found.end] == found.answer
     assert (found.null_odds is None) == (found.threshold is None) == (threshold is None)
@@ -259,25 +244,6 @@ def test_long_texts_are_read_in_the_windows_of_the_training(folders):
         open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
 
 
-def test_no_more_is_read_than_the_model_was_trained_with(folders):
-    facts = stored("run_squad.py", max_seq_length=24)
-    assert open_folder(str(folders("BertForQuestionAnswering", **facts))).longest == 24
-    assert open_folder(str(folders(CLASSIFIER, **NAMES, **stored(max_seq_length=20)))).longest == 20
-
-
-def test_a_class_of_a_bilstm_is_read_from_the_last_token_also_without_records(folders, tmp_path, pretrained):
-    facts = stored(label_token="bilstm")
-    folder = save_model(tmp_path / "m", pretrained, "BertBiLSTMForTokenClassification", lstm_heads, **NAMES, **facts)
-    opened = open_folder(str(folder))
-    assert opened.at_the_end and {guess.text for guess in classify(opened, TEXT)} == {"no", "perhaps", "yes"}
-
-
-def test_tags_without_a_type_are_spans(folders):
-    fields = {"id2label": {0: "O", 1: "B", 2: "I"}}
-    found = readings.names_in(open_folder(str(folders("BertForTokenClassification", **fields))), TEXT)
-    assert found and {one.kind for one in found} == {"SPAN"}
-
-
 def test_a_network_with_one_segment_reads_both_texts_of_a_pair_as_segment_0(folders):
     one_segment = {"type_vocab_size": 1}
     opened = open_folder(str(folders(CLASSIFIER, **NAMES, **one_segment)))
@@ -287,12 +253,6 @@ def test_a_network_with_one_segment_reads_both_texts_of_a_pair_as_segment_0(fold
     shares = dict(zip(NAMES["id2label"].values(), logits.softmax(-1).tolist()))
     found = {guess.text: guess.probability for guess in classify(opened, *PAIR)}
     assert found == pytest.approx(shares, rel=1e-4)
-    opened = open_folder(str(folders("BertForQuestionAnswering", **one_segment)))
-    context = "the old house by the river ."
-    reply = readings.answer(opened, "house ?", context)
-    ask_pipeline = QuestionAnsweringPipeline(model=opened.model, tokenizer=opened.tokenizer)
-    found = ask_pipeline(question="house ?", context=context)
-    assert (reply.answer, reply.start) == (found["answer"], found["start"])
 
 
 # --- inside ----------------------------------------------------------------------------------------------
@@ -331,9 +291,9 @@ def test_the_steps_from_a_text_to_its_pieces(folders):
 def test_what_the_model_cannot_read_is_refused_with_a_sentence(folders):
     model = open_folder(str(folders("BertForPreTraining")))
     with pytest.raises(ValueError, match="71 pieces with the special tokens, and this model reads at most 64"):
-        readings.masked_words(model, "[MASK]" + " old" * 68)
+        alone(readings.masked_words, model, "[MASK]" + " old" * 68)
     with pytest.raises(ValueError, match=r"Write \[MASK\] where a word is missing"):
-        readings.masked_words(model, "no gap")
+        alone(readings.masked_words, model, "no gap")
 
 
 def test_an_attention_that_fits_no_picture_is_refused(opened, monkeypatch):
@@ -361,5 +321,5 @@ def test_damaged_weights_are_said_to_be_the_cause(folders):
 )
 def test_names_are_found_word_by_word_as_the_model_was_trained(opened, text, stored, words):
     model = opened("BertForTokenClassification", id2label={0: "NR", 1: "NN", 2: "VV"}, **stored)
-    found = readings.names_in(model, text)
+    found = alone(readings.names_in, model, text)
     assert [text[name.start : name.end] for name in found] == words.split()

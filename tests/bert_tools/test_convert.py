@@ -191,19 +191,6 @@ def test_the_rules_of_the_vocabulary_land_in_the_tokenizers_files(pretrained, tm
     assert AutoTokenizer.from_pretrained(tmp_path / "other").tokenize("中国 á") == ["[UNK]", "a"]
 
 
-def test_a_folder_of_this_project_is_converted(tmp_path):
-    """A finished folder, with our class in its config, becomes one of transformers' class with the same weights."""
-    state, config = state_and_config()
-    ours = modeling_bert_repro.BertForPreTraining(config)
-    ours.save_pretrained(tmp_path / "old")
-    shutil.copy(WRITTEN / "pretrained" / "vocab.txt", tmp_path / "old")
-    main([str(tmp_path / "old"), str(tmp_path / "new")])
-    assert "auto_map" not in json.loads((tmp_path / "new" / "config.json").read_text())
-    again = transformers.BertForPreTraining.from_pretrained(tmp_path / "new").state_dict()
-    assert again.keys() >= state.keys()
-    assert all(torch.equal(tensor, again[name]) for name, tensor in ours.state_dict().items())
-
-
 def test_an_old_folder_of_sentence_transformers_keeps_its_modules(tmp_path):
     tensors, _ = state_and_config()
     encoder = {name.removeprefix("bert."): tensor for name, tensor in tensors.items() if name.startswith("bert.")}

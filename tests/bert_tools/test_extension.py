@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from bert_tools.vocabulary import main as vocabulary
-from tests.helpers.embedders import add_modules, check_carried
 from tests.helpers.new_words import equal, flags, weights_of, write_domain
 from tests.helpers.pretraining_runs import pretrain
 from tokenization import load_vocab
@@ -52,28 +51,3 @@ def test_both_heads_of_a_published_checkpoint_are_kept(tmp_path, pretrained, nam
     old, new = weights_of(published), weights_of(tmp_path / "new")
     for name in ("bert.pooler.dense.weight", "cls.seq_relationship.weight", "cls.predictions.transform.dense.weight"):
         assert torch.equal(old[name], new[name])
-
-
-@pytest.mark.parametrize("suffix", ["txt", "jsonl"])
-def test_the_documents_that_choose_are_those_of_the_corpus(tmp_path, pretrained, suffix):
-    """A document is what stands between blank lines, or a row; its lines are none."""
-    noise, word = "\n".join(["nivolumab"] * 30), "hepatitis"
-    documents = [noise, noise, *[f"the house\nhas {word}"] * 3]
-    rows = [json.dumps({"text": document}) + "\n" for document in documents]
-    text = tmp_path / f"text.{suffix}"
-    text.write_text("\n\n".join(documents) if suffix == "txt" else "".join(rows))
-    vocabulary([*f"--extend {pretrained} --extend_vocab 1 --train_file {text} --output_dir {tmp_path / 'v'}".split()])
-    given = flags(tmp_path / "run", pretrained, text, "--extend_vocab", 1, "--validation_file", text, steps=1)
-    split = given.index("--validation_split")
-    folder = pretrain(given[:split] + given[split + 2 :])
-    for record in (tmp_path / "v" / "new_pieces.json", folder / "run.json"):
-        content = json.loads(record.read_text())
-        assert list(content.get("new_pieces", content)["saved"]) == [word]
-
-
-def test_the_modules_of_sentence_transformers_travel_along(pretrained, tmp_path):
-    embedder = shutil.copytree(pretrained, tmp_path / "embedder")
-    add_modules(embedder, "Pooling", "Dense", "Normalize")
-    _, listed = write_domain(tmp_path)
-    vocabulary([*f"--extend {embedder} --extend_vocab {listed} --output_dir {tmp_path / 'longer'}".split()])
-    check_carried(embedder, tmp_path / "longer")

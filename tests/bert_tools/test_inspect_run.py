@@ -159,15 +159,6 @@ def test_the_command_prints_the_instances_of_a_step(run_folder, capsys, tokenize
     assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
 
 
-def test_pairs_are_named_as_the_objective_has_them(run_folder, capsys):
-    facts = json.loads((run_folder / "run.json").read_text())
-    facts["flags"] |= {"objective": "mlm_sop"}
-    (run_folder / "run.json").write_text(json.dumps(facts))
-    main([str(run_folder), "--step", "1"])
-    shown = capsys.readouterr().out
-    assert "next_sentence_label  0 (InOrder)" in shown and "next_sentence_label  1 (Swapped)" in shown
-
-
 def test_the_shares_of_a_mixture_are_measured(run_folder, tokenizer, capsys, monkeypatch):
     """Of a run with two texts, from the positions that it reads."""
     for number, count in enumerate((4, 80)):

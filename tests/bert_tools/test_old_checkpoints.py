@@ -61,7 +61,7 @@ def test_a_pickle_is_never_executed(tmp_path, write):
     assert not (tmp_path / "executed").exists() and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_damaged_pickle_is_one_clear_error(tmp_path, seed):
     """Bytes are changed, cut off or inserted, in files of torch today and of torch before 1.6. Either an error names
     the file, or the values of some tensors are others: these files have no checksums that torch would verify.

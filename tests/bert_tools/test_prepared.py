@@ -10,7 +10,6 @@ from bert_tools.corpus import main
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.text import Text
 from tests.helpers.small_corpora import data_bytes
 
@@ -53,13 +52,6 @@ def test_a_prepared_corpus_is_that_of_the_run(corpora, tmp_path, tokenizer_folde
     assert (other.path / "shard-00000/tokens.bin").samefile(prepared / "shard-00000/tokens.bin")
     shutil.rmtree(prepared)
     assert corpora("taken").train[0].facts == one.facts  # a resumed run needs neither flag nor folder
-
-
-def test_a_prepared_corpus_is_looked_at_before_the_text_is_read(tmp_path, tokenizer_folder):
-    given = {"tokenizer_name": str(tokenizer_folder), "train_file": ["t"], "validation_file": ["v"]}
-    args = PretrainingArguments(output_dir=str(tmp_path / "new"), corpus_dir=str(tmp_path / "none"), **given)
-    with pytest.raises(ValueError, match=r"none: not a finished corpus"):
-        check_early(args)
 
 
 def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_path, tokenizer_folder):

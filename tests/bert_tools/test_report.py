@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from sklearn import metrics as sklearn_metrics
 
 from bert_tools import report
@@ -109,10 +108,7 @@ def table_of(*folders: str) -> list[list[str]]:
     ("one", "other", "words"),
     [
         ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning_rate 3e-05", "learning_rate 0.001")),
-        ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("num_train_epochs 3.0", "num_train_epochs 1.0")),
         ({"max_steps": 2000}, {}, ("max_steps 2000, num_train_epochs None", "max_steps -1, num_train_epochs 3.0")),
-        ({"torch_compile": True}, {"torch_compile": False}, ("torch_compile True", "torch_compile False")),
-        ({"max_train_samples": 10000}, {}, ("max_train_samples 10000", "max_train_samples None")),
         ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("processes 2", "processes 1")),
         (
             {"data": {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}},
@@ -342,28 +338,3 @@ def test_runs_on_the_same_rows_are_compared_with_the_first_one(scored, tmp_path)
     assert not paired(first, other)
     again = scored("again", seed=43, validation=[True] * 10 + [False] * 10)  # shares a cell with the first one
     assert not paired(first, again, other)
-
-
-@pytest.mark.parametrize("pretrained", [False, True])
-def test_the_picture_of_a_student_and_its_teacher_shows_all_labels(finished, tmp_path, monkeypatch, pretrained):
-    """Runs that differ in many settings have long names; none is cut off or lies on another one."""
-    teacher = {"learning_rate": 2e-4, "num_train_epochs": 5.0, "weight_decay": 0.1}
-    student = {"teacher": "/data/projects/letters/runs/teacher", "keep_layers": "0,2,4", "lr_scheduler_type": "cosine"}
-    folders = [cola(finished, "teacher", 0.6, **teacher), cola(finished, "student", 0.7, **student)]
-    if pretrained:
-        results = {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21}
-        folders.append(finished("m", "run_pretraining.py", results))
-        events = [{"event": name, "step": 9, key: 5.3} for name, key in (("train", "loss"), ("eval", "eval_mlm_loss"))]
-        (tmp_path / "m" / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    drawn = []
-    monkeypatch.setattr(report.curves, "save_figure", lambda figure, path: drawn.append(figure))
-    report.draw([run for folder in folders for run in read_finished_runs(folder)], tmp_path / "x.png")
-    (figure,) = drawn
-    FigureCanvasAgg(figure).draw()
-    axis, box = figure.axes[-1], figure.bbox
-    labels = [label.get_window_extent() for label in axis.get_yticklabels()]
-    for text in (*axis.get_yticklabels(), *axis.texts, axis._left_title):
-        one = text.get_window_extent()
-        inside = box.x0 <= one.x0 and one.x1 <= box.x1 and box.y0 <= one.y0 and one.y1 <= box.y1
-        assert inside, (text.get_text(), one, box)
-    assert labels[1].y1 < labels[0].y0 and axis.get_window_extent().width > 100

@@ -14,7 +14,7 @@ from tests.helpers.repository import ROOT
 
 pytest.importorskip("google_crc32c")
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"
-FOLDERS = ("pretrained", "several_files", "in_parts")
+FOLDERS = ("pretrained", "several_files")
 
 
 def content(folder: Path) -> dict[str, np.ndarray]:
@@ -26,7 +26,7 @@ def content(folder: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_values_are_those_that_tensorflow_stored(folder):
-    """TensorFlow computed the sums. Three folders have the same variables: in one file, in three files and in parts."""
+    """TensorFlow computed the sums. Two folders have the same variables: in one file and in three."""
     tensors, sums = content(WRITTEN / folder), json.loads((WRITTEN / "sums.json").read_text())
     assert tensors.keys() == sums.keys()
     for name, total in sums.items():
@@ -47,7 +47,7 @@ def test_a_checkpoint_of_objects_is_refused():
         read_old_checkpoint(WRITTEN / "objects" / "model.ckpt", config)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_damage_is_found(tmp_path, seed):
     """A bit is changed, the end is cut off, other bytes are written, or two files are exchanged. Either this has no
     effect, or an error names the file.
@@ -56,13 +56,13 @@ def test_damage_is_found(tmp_path, seed):
     """
     random = np.random.default_rng(seed)
     folder = tmp_path / "copy"
-    shutil.copytree(WRITTEN / FOLDERS[1 + seed % 2], folder)
+    shutil.copytree(WRITTEN / FOLDERS[1], folder)
     before = content(folder)
     files = sorted(folder.glob("bert_model.ckpt.*"))
     path = files[seed // 2 % len(files)]
     data = bytearray(path.read_bytes())
     place = int(random.integers(len(data)))
-    how = ("flip", "cut", "overwrite", "insert", "exchange")[seed // 4 % 5]
+    how = ("flip", "cut", "overwrite", "insert", "exchange")[seed % 5]
     if how == "flip":
         data[place] ^= 1 << int(random.integers(8))
     elif how == "cut":
@@ -86,7 +86,7 @@ def test_damage_is_found(tmp_path, seed):
 @pytest.mark.parametrize("size", [0, 10, FOOTER])
 def test_a_file_that_is_not_a_table_is_refused(tmp_path, size):
     (tmp_path / "x.index").write_bytes(bytes(size))
-    with pytest.raises(ValueError, match=r"x\.index: damaged"):
+    with pytest.raises(ValueError, match=r"x\.index: cannot be read"):
         TensorFlowCheckpoint(tmp_path / "x")
 
 

@@ -6,21 +6,15 @@ import lzma
 import sys
 from pathlib import Path
 
-import fsspec
-import pyarrow
-import pyarrow.parquet
 import pytest
 from transformers import AutoTokenizer
 
 from bert_tools.vocabulary import learn_vocabulary, main
 from bert_training.__main__ import main as bert_repro
-from bert_training.inputs.texts import read_lines
 from bert_training.pretraining import word_counts
-from bert_training.pretraining.word_counts import count_words_of_files
 from tests.helpers.texts_of_all_kinds import write_all
-from tests.inputs.test_text_forms import ARTICLES, EXTRACTED, WIKI_ARTICLES, WIKI_LINES
 from tokenization import load_vocab
-from tokenization.train_wordpiece import count_words, train_wordpiece
+from tokenization.train_wordpiece import train_wordpiece
 
 LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"] * 3
 ROWS = "".join(json.dumps({"id": 1, "text": line}) + "\n" for line in LINES)
@@ -65,25 +59,13 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
     assert "bert-repro vocabulary: error: no.txt: expected files named" in capsys.readouterr().err
 
 
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path, text):
-    flags = ["--vocab_size", "80", "--output_dir"]
-    with pytest.raises(OSError, match=r"could not be written \(.+\); give another folder"):
-        main(["--train_file", str(text), *flags, str(tmp_path / ("n" * 300))])
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"):  # before the text is read
-        main(["--train_file", "none.txt", *flags, str(tmp_path / "file/vocab")])
-
-
-def test_the_field_of_the_text_has_a_flag(tmp_path, text):
-    (tmp_path / "a.jsonl").write_text(ROWS.replace('"text":', '"content":'))
-    pyarrow.parquet.write_table(pyarrow.table({"content": LINES}), tmp_path / "b.parquet")
-    expected = learn_vocabulary(text, 80, progress=False)
-    for name in ("a.jsonl", "b.parquet"):
-        flags = ["--train_file", str(tmp_path / name), "--vocab_size", "80", "--output_dir", str(tmp_path / name[0])]
-        with pytest.raises(ValueError, match=r"expected.*content.*--text_column"):
-            main(flags)
-        main([*flags, "--text_column", "content"])
-        assert (tmp_path / name[0] / "vocab.txt").read_text().split() == expected
+@pytest.mark.parametrize("extend", [[], ["--extend", "somewhere", "--extend_vocab", "8"]], ids=["new", "extended"])
+def test_a_vocabulary_below_its_own_text_is_refused(tmp_path, text, extend):
+    """vocab.txt would be text for the next command."""
+    flags = ["--train_file", str(tmp_path), "--output_dir", str(tmp_path / "v"), *extend]
+    with pytest.raises(ValueError, match=r"--output_dir .*v lies within .*, where all files are read as text"):
+        main(flags if extend else [*flags, "--vocab_size", "100"])
+    assert not (tmp_path / "v").exists()
 
 
 def test_case_and_accents_have_flags(tmp_path):
@@ -100,15 +82,6 @@ def test_case_and_accents_have_flags(tmp_path):
         folder = tmp_path / str(number)
         main([*command, *flags, "--output_dir", str(folder)])
         assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_words_are_counted_by_pieces_as_in_one_process(tmp_path, workers, monkeypatch):
-    monkeypatch.setattr(word_counts, "PIECE_BYTES", 700)
-    files = write_all(tmp_path)
-    rules = (True, False, True)
-    counted = count_words_of_files(files, *rules, num_workers=workers, progress=False)
-    assert counted == count_words((line for line in read_lines(files) if line is not None), *rules)
 
 
 def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
@@ -140,21 +113,3 @@ def test_no_tokenizer_is_overwritten(tmp_path, text, capsys):
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         *("tokenizer.json", "tokenizer_config.json", "vocab.txt")
     ]
-
-
-def test_addresses_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *names: tmp_path.joinpath("cache", *names))
-    system = fsspec.filesystem("memory")
-    system.pipe("/vocabularies/a.txt", "\n".join(LINES).encode())
-    system.pipe("/vocabularies/.b.txt", b"hidden")
-    learn_vocabulary("memory://vocabularies", 90, output_dir=tmp_path / "two", num_workers=2)
-    train_wordpiece(LINES, 90, output_dir=tmp_path / "texts")
-    assert (tmp_path / "two" / "vocab.txt").read_bytes() == (tmp_path / "texts" / "vocab.txt").read_bytes()
-
-
-def test_a_vocabulary_is_learnt_from_the_articles_alone(tmp_path):
-    """Of files of WikiExtractor and WikiText, whose tags and headings are no text."""
-    (tmp_path / "a.txt").write_text(EXTRACTED)
-    (tmp_path / "b.txt").write_text(WIKI_LINES)
-    learnt = learn_vocabulary([tmp_path / "a.txt", tmp_path / "b.txt"], 60)
-    assert learnt == train_wordpiece([line for article in (*ARTICLES, *WIKI_ARTICLES) for line in article], 60)

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 import run_ner
 from bert_training.cards.hub_upload import FILES, check_access, files_to_upload, upload
 from modeling_bert_repro import BertForTokenClassification
-from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import CODE_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
 from tests.helpers.model_folders import edit_json
@@ -24,7 +24,7 @@ from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 
 NAME = "user/name"
-CODE = {*PLAIN_FILES, *FAST_FILES}
+CODE = {*CODE_FILES}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "hashes.json", "training_curves.png"}
 STAYS = {  # files that are not uploaded, written by scripts or by a user

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from datasets import Dataset
 
 from tests.helpers import short_runs
 from tests.helpers.ecosystem import PLAIN, TRUSTED, WAYS, deprecations, largest_difference, needed, open_folder
@@ -40,34 +39,6 @@ def test_encode_is_the_mean_over_the_real_tokens(way, kind, request, tokenizer, 
         found = model.encode(TEXTS, convert_to_tensor=True, batch_size=size, show_progress_bar=False)
         record_property("largest difference", difference := largest_difference(found, expected))
         assert difference < 1e-5
-
-
-@pytest.mark.tried("sentence-transformers", "training with `SentenceTransformerTrainer`, `save` and opening again")
-@bare_folder
-def test_training_lowers_the_loss_and_is_saved(way, finished, tmp_path, capsys):
-    torch.manual_seed(0)
-    model = open_bare(way, finished)
-    pairs = {"one": TEXTS * 4, "two": [*TEXTS[1:], TEXTS[0]] * 4, "score": [0.9, 0.1, 0.5] * 4}
-    arguments = sentence_transformers.SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "run"),
-        max_steps=20,
-        per_device_train_batch_size=12,
-        learning_rate=1e-3,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-    )
-    loss = losses.CosineSimilarityLoss(model)
-    trainer = sentence_transformers.SentenceTransformerTrainer(model, arguments, Dataset.from_dict(pairs), loss=loss)
-    trainer.train()
-    seen = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert seen[-1] < seen[0] / 2
-    model.save(str(tmp_path / "saved"))
-    again = open_bare(way, tmp_path / "saved")
-    torch.testing.assert_close(again.encode(TEXTS, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True))
 
 
 @pytest.mark.tried("sentence-transformers", "`CrossEncoder`: the scores of pairs of texts")

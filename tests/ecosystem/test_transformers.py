@@ -4,11 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
-import transformers
 from transformers import Trainer, TrainingArguments, pipeline
 
-from modeling_bert_repro import BertForQuestionAnswering, BertForTokenClassification
-from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from modeling_bert_repro import BertForTokenClassification
 from tests.helpers.bert_pairs import randomise
 from tests.helpers.ecosystem import OWN, PLAIN, every_way, largest_difference, open_folder
 
@@ -53,21 +51,6 @@ def test_text_classification(way, size, classifier, tokenizer, record_property):
         assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", '`pipeline("zero-shot-classification")`')
-@every_way
-def test_zero_shot_classification(way, classifier, tokenizer, record_property):
-    model = open_folder(way, "BertForSequenceClassification", classifier)
-    model.config.id2label = {0: "contradiction", 1: "neutral", 2: "entailment"}
-    model.config.label2id = {label: number for number, label in model.config.id2label.items()}
-    labels = ["house", "king", "night"]
-    choose = pipeline("zero-shot-classification", model, tokenizer=tokenizer)
-    answer = choose(TEXTS[1], candidate_labels=labels, hypothesis_template="this is a {} .")
-    entailed = torch.stack([scores_by_hand(model, tokenizer, TEXTS[1], f"this is a {label} .")[2] for label in labels])
-    found = torch.tensor([dict(zip(answer["labels"], answer["scores"]))[label] for label in labels])
-    record_property("largest difference", difference := largest_difference(found, entailed.softmax(-1)))
-    assert difference < 1e-5
-
-
 @pytest.mark.tried("transformers", '`pipeline("token-classification")`')
 @every_way
 @both_sizes
@@ -95,37 +78,6 @@ def test_feature_extraction(way, size, finished, tokenizer, record_property):
         difference = largest_difference(states[0][: len(expected)], expected)
         record_property("largest difference", difference)
         assert difference < 1e-5
-
-
-@pytest.mark.tried("transformers", '`pipeline("question-answering")`')
-@pytest.mark.xfail(
-    strict=True,
-    raises=KeyError,
-    reason="transformers 5 has removed this pipeline: `modeling_bert_repro.qa_pipeline` has one",
-)
-def test_question_answering(finished):
-    pipeline("question-answering", str(finished))
-
-
-@pytest.mark.tried("transformers", "our question-answering pipeline, with either network")
-@every_way
-def test_our_question_answering_pipeline(way, finished, tokenizer, tmp_path, record_property):
-    """The best span in the context by the sum of two scores, found here by trying all."""
-    torch.manual_seed(0)
-    randomise(BertForQuestionAnswering.from_pretrained(finished)).save_pretrained(tmp_path)
-    model = open_folder(way, "BertForQuestionAnswering", tmp_path)
-    found = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")(
-        question=TEXTS[0], context=TEXTS[2]
-    )
-    batch = tokenizer(TEXTS[0], TEXTS[2], return_tensors="pt", return_offsets_mapping=True)
-    offsets = batch.pop("offset_mapping")[0].tolist()
-    with torch.no_grad():
-        outputs = model(**batch)
-    inside = [i for i, number in enumerate(batch.sequence_ids(0)) if number == 1]
-    start, end = outputs.start_logits[0, inside], outputs.end_logits[0, inside]
-    sums = {(i, j): float(start[i] + end[j]) for i in range(len(inside)) for j in range(i, min(len(inside), i + 15))}
-    first, last = max(sums, key=sums.get)
-    assert found["answer"] == TEXTS[2][offsets[inside[first]][0] : offsets[inside[last]][1]]
 
 
 # --- Trainer ---------------------------------------------------------------------------------------------------------
@@ -205,23 +157,6 @@ def test_trainer_accumulates_as_a_whole_batch(way, finished, tokenizer, tmp_path
 
 
 @pytest.mark.tried(
-    "transformers", "`Trainer`, 8 micro-batches a step, around transformers' class: the losses of whole batches"
-)
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="its heads accept `num_items_in_batch` and ignore it (huggingface/transformers#47688): use our class",
-)
-def test_trainer_around_the_class_of_transformers(finished, tokenizer, tmp_path):
-    rows = Rows(tokenizer)
-    expected = train_by_hand(open_folder(PLAIN, "BertForMaskedLM", finished), rows)
-    trainer = Trainer(open_folder(PLAIN, "BertForMaskedLM", finished), arguments(tmp_path), train_dataset=rows)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert losses == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.tried(
     "transformers", "`Trainer` resumes from its checkpoint: the weights of a training that never stopped"
 )
 @every_way
@@ -234,25 +169,3 @@ def test_trainer_resumes(way, finished, tokenizer, tmp_path):
         final.append(trainer.model.state_dict())
     for name, tensor in final[0].items():
         assert torch.equal(final[1][name], tensor), name
-
-
-@pytest.mark.tried("transformers", "`Trainer.predict` and `save_model`: a folder that opens in every way")
-@every_way
-def test_trainer_predicts_and_saves(way, classifier, tokenizer, tmp_path):
-    data = [{**tokenizer(text), "labels": number} for number, text in enumerate(TEXTS)]
-    model = open_folder(way, "BertForSequenceClassification", classifier)
-    trainer = Trainer(
-        model,
-        arguments(tmp_path / "run"),
-        data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        processing_class=tokenizer,
-    )
-    found = trainer.predict(data)
-    assert found.label_ids.tolist() == [0, 1, 2] and found.metrics["test_loss"] > 0
-    expected = torch.stack([scores_by_hand(model, tokenizer, text) for text in TEXTS])
-    assert largest_difference(torch.tensor(found.predictions), expected) < 1e-5
-    trainer.save_model(str(tmp_path / "saved"))
-    for other in (OWN, PLAIN) if way == PLAIN else (OWN, PLAIN, "trust_remote_code"):
-        again = open_folder(other, "BertForSequenceClassification", tmp_path / "saved")
-        for name, tensor in model.state_dict().items():
-            assert torch.equal(again.state_dict()[name], tensor), name

@@ -7,7 +7,7 @@ import pytest
 from bert_training.engine.output_folder import WRITTEN, check_output_dir
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.submission import TEST_ROWS
-from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import CODE_FILES
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
@@ -23,7 +23,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
 
 
 def test_every_file_that_a_run_writes_is_taken_for_one():
-    names = {*PLAIN_FILES, *FAST_FILES, *TEST_ROWS, "tokenizer_config.json", "all_results.json", "hashes.json"}
+    names = {*CODE_FILES, *TEST_ROWS, "tokenizer_config.json", "all_results.json", "hashes.json"}
     names |= {"predictions.json", "nbest_predictions.json", "span_predictions.json", "null_odds.json", "answers.html"}
     names |= {"validation_predictions.txt", "test_predictions.csv", "custom.tsv", "training_curves.png"}
     names |= {"lstm_heads.py", "checkpoint-500", "checkpoint-best-3", "model-00001-of-00002.safetensors"}

@@ -64,5 +64,5 @@ def serving(command: list[str], pages: int, cwd: Path = ROOT, **environment: str
         yield process, addresses
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
         process.stdout.close()

@@ -4,14 +4,12 @@ The function is found by its name, the code by its syntax tree.
 """
 
 import ast
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
 
 PACKAGES = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
@@ -42,10 +40,24 @@ def faulty_source(fault: Fault) -> str:
     return plant(source, places, fault.correct, fault.faulty)
 
 
-def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None) -> subprocess.CompletedProcess:
+# Run in a fork of a process that has imported torch and transformers; {project} are the packages of the copy.
+PROGRAM = """
+import os
+for name in {project}:
+    sys.modules.pop(name, None)
+sys.path.insert(0, os.getcwd())
+os.environ["PYTHONPATH"] = os.getcwd()
+import pytest
+loaded = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins that transformers has imported
+status = pytest.main(["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *loaded, *sys.argv[1:]])
+print(f"ended with {{int(status)}}")
+"""
+
+
+def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None) -> tuple[int, str]:
     """Copy the code and these test files to the folder, plant the fault there, and run the tests until one fails.
 
-    Tests marked "slow" are left out.
+    Tests marked "slow" are left out. Returns the exit status of pytest, and what it printed.
     """
     for name in (*PACKAGES, "tests/helpers", "tests/programs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -57,14 +69,8 @@ def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None
         shutil.copy(ROOT / file, folder / file)
     if fault:
         (folder / fault.file).write_text(faulty_source(fault), encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    printed = run_in_a_fork(PROGRAM.format(project=PACKAGES), list(tests), folder)
+    return int(printed.rpartition("ended with ")[2]), printed
 
 
 def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> str:

@@ -15,13 +15,13 @@ from torch.nn.utils import parametrizations
 from transformers import BertConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from modeling_bert_repro import fast_path, unpadding
+from modeling_bert_repro import fast_path, modeling_bert, unpadding
 from modeling_bert_repro.fast_path import (
-    FastSelfAttention,
     is_plain,
     project_together,
     share_that_pays,
 )
+from modeling_bert_repro.modeling_bert import BertSelfAttention
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, has_varlen_kernel
 from tests.helpers.bert_pairs import assert_same, gradients, make_labels, padded_inputs, pair
 
@@ -171,8 +171,8 @@ def test_one_product_gives_what_three_give(dtype):
 
 def test_query_key_and_value_are_one_product_on_a_gpu_only(monkeypatch):
     """And three again if somebody watches one of them."""
-    monkeypatch.setattr(fast_path, "project_together", lambda states, *layers: layers)
-    attention = FastSelfAttention(BertConfig(hidden_size=8, num_attention_heads=2))
+    monkeypatch.setattr(modeling_bert, "project_together", lambda states, *layers: layers)
+    attention = BertSelfAttention(BertConfig(hidden_size=8, num_attention_heads=2))
     on_a_gpu = SimpleNamespace(is_cuda=True)
     assert attention.project(on_a_gpu) == (attention.query, attention.key, attention.value)
     assert all(isinstance(part, Tensor) for part in attention.project(torch.zeros(2, 5, 8)))
@@ -185,8 +185,8 @@ def test_query_key_and_value_are_one_product_on_a_gpu_only(monkeypatch):
 def one_product(monkeypatch):
     """As on a GPU; the number of products is counted."""
     made, together = [], fast_path.project_together
-    monkeypatch.setattr(fast_path, "multiplies_once", lambda states: torch.is_grad_enabled())
-    monkeypatch.setattr(fast_path, "project_together", lambda *given: (made.append(1), together(*given))[1])
+    monkeypatch.setattr(modeling_bert, "multiplies_once", lambda states: torch.is_grad_enabled())
+    monkeypatch.setattr(modeling_bert, "project_together", lambda *given: (made.append(1), together(*given))[1])
     return made
 
 

@@ -8,7 +8,6 @@ from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
 from modeling_bert_repro.lstm_heads import (
-    BertBiLSTMForQuestionAnswering,
     BertBiLSTMForTokenClassification,
     BertFeatureTagger,
 )
@@ -102,20 +101,6 @@ def test_it_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_c
     torch.testing.assert_close(again(**padded_batch()).logits, model(**padded_batch()).logits, atol=1e-6, rtol=1e-5)
     bert = AutoModel.from_pretrained(tmp_path / "tagger", add_pooling_layer=False)
     assert type(bert) is transformers.BertModel and torch.equal(bert.embeddings.word_embeddings.weight, word)
-
-
-def test_the_tensors_of_older_folders_have_these_names_in_this_order(config):
-    """By the names weights are loaded, and by the order the state of the optimiser of a checkpoint."""
-    lstm = [f"lstm.{kind}_{side}_l{n}{way}" for n in (0, 1) for way in ("", "_reverse") for kind in ("weight", "bias")
-            for side in ("ih", "hh")]  # fmt: skip
-    expected = {
-        BertFeatureTagger: ["weights", *lstm, "classifier.weight", "classifier.bias"],
-        BertBiLSTMForTokenClassification: [*lstm, "classifier.weight", "classifier.bias"],
-        BertBiLSTMForQuestionAnswering: [*lstm, "qa_outputs.weight", "qa_outputs.bias"],
-    }
-    config.feature_based = "weighted_sum_all"
-    for cls, names in expected.items():
-        assert [name for name, _ in cls(config).named_parameters() if not name.startswith("bert.")] == names
 
 
 def test_gradient_checkpointing_changes_no_gradient(config):

@@ -1,16 +1,12 @@
 """The network in the hands of other libraries: Trainer, pipelines, NEFTune, per-sample gradients, unusual devices."""
 
-import shutil
-
 import pytest
 import torch
 import transformers
 from transformers import Trainer, TrainingArguments, pipeline
 
-from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, modeling_bert, pretrained
+from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification
 from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
-from tests.helpers.clean_process import run_in_a_fork
-from tests.helpers.repository import ROOT
 
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] the red house".split()
 
@@ -94,92 +90,28 @@ def test_per_sample_gradients_by_hooks(name):
     torch.testing.assert_close(each.sum(0), dense.weight.grad)
 
 
-@pytest.mark.parametrize("unpad", [None, True])
-def test_four_dimensional_masks_in_training(unpad):
-    """A caller may give a mask of its own: booleans, or numbers that are added to the scores."""
-    model = ours("BertModel", "sdpa").train()
-    model.config.fast_dropout = True
-    inputs = make_inputs("BertModel", length=12, batch=64)
-    attended = torch.ones(64, 1, 12, 12, dtype=torch.bool)
-    attended[:, :, :, 9:] = False
-    added = torch.zeros(64, 1, 12, 12, dtype=torch.float64).masked_fill(~attended, torch.finfo(torch.float64).min)
-    for mask in (attended, added):
-        outputs = model(**inputs | {"attention_mask": mask}, unpad_inputs=unpad)
-        assert outputs.last_hidden_state.isfinite().all()
-
-
-@pytest.mark.slow
-def test_the_fast_path_can_be_deleted(tmp_path):
-    """Without its three files, and with no other change, the package is plain BERT: it gives the numbers of
-    transformers, it can be saved, and it refuses the switches of what was deleted.
-    """
-    package = tmp_path / "modeling_bert_repro"
-    shutil.copytree(ROOT / "modeling_bert_repro", package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in pretrained.FAST_FILES:
-        (package / name).unlink()
-    assert not [path.name for path in package.glob("*.py") if path.name not in _files_without_the_fast_path()]
-    code = f"""
-sys.path.insert(0, {str(tmp_path)!r})
-# The finder of an editable installation would find the deleted files in the repository.
-sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "__name__", "") != "_EditableFinder"]
-import torch, modeling_bert_repro
-from transformers import AutoModel
-from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, pair, tiny_config
-assert modeling_bert_repro.__file__.startswith({str(tmp_path)!r})
-for name in CLASSES:
-    own, reference = pair(name, "sdpa")
-    inputs = make_inputs(name)
-    inputs["attention_mask"][0, ..., 6:] = 0
-    labels = make_labels(name, inputs) if name != "BertForQuestionAnswering" else {{}}
-    mine, theirs = own(**inputs, **labels), reference(**inputs, **labels)
-    if labels:
-        torch.testing.assert_close(mine.loss, theirs.loss, rtol=0, atol=1e-9)
-        assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
-    own.train()(**inputs, **labels)
-    own.save_pretrained({str(tmp_path / "saved")!r})
-AutoModel.from_pretrained({str(tmp_path / "saved")!r})
-inputs, packed = make_inputs("BertForMaskedLM"), {{"cu_seq_lens_q": torch.tensor([0, 9])}}
-for switches, arguments in (
-    ({{"unpad_inputs": "auto"}}, {{}}),
-    ({{"fast_dropout": True}}, {{}}),
-    ({{}}, {{"unpad_inputs": True}}),
-    ({{}}, packed),
-):
-    model = modeling_bert_repro.BertForMaskedLM(tiny_config())
-    model.config.update(switches)
-    try:
-        model(**inputs, **arguments)
-    except ValueError as error:
-        (name,) = switches or arguments
-        assert f"expected {{name}} to be unset, because fast_path.py was deleted" in str(error), error
-    else:
-        raise AssertionError((switches, arguments))
-    model.config.update({{"unpad_inputs": None, "fast_dropout": False}})
-    assert model(**inputs, unpad_inputs=False).logits.isfinite().all()
-"""
-    run_in_a_fork(code, (), tmp_path, with_project=True)
-
-
-def _files_without_the_fast_path() -> set[str]:
-    return {*pretrained.PLAIN_FILES, "__init__.py", "qa_pipeline.py", "lstm_heads.py"}
-
-
 @pytest.mark.parametrize("part", ["layer", "attention"])
 def test_a_strange_layer_computes_all_positions_or_says_so(part):
-    """A layer of plain BERT in the middle of a model works. It would attend across sequences that lie end to end."""
-    own, reference = pair("BertModel")
-    plain = modeling_bert.BertModel(own.config).double()
-    plain.load_state_dict(own.state_dict())
-    plain = plain.eval()
+    """A layer of transformers in the middle of a model works. It would attend across sequences that lie end to end."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self, layer):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, states, mask, **kwargs):
+            found = self.layer(states, mask, **kwargs)
+            return found[0] if part == "layer" and isinstance(found, tuple) else found
+
+    own, reference = pair("BertModel", "sdpa")
     if part == "layer":
-        own.encoder.layer[0] = plain.encoder.layer[0]
+        own.encoder.layer[0] = Layer(reference.encoder.layer[0])
     else:
-        own.encoder.layer[0].attention.self = plain.encoder.layer[0].attention.self
+        own.encoder.layer[0].attention.self = Layer(reference.encoder.layer[0].attention.self)
     inputs = make_inputs("BertModel")
     inputs["attention_mask"][0, 4:] = 0
     expected = reference(**inputs).last_hidden_state
-    for model in (own, plain):
-        torch.testing.assert_close(model(**inputs).last_hidden_state, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(own(**inputs).last_hidden_state, expected, rtol=0, atol=1e-9)
     with pytest.raises(ValueError, match="a layer of this model was replaced by one that computes all positions"):
         own(**inputs, unpad_inputs=True)
 

@@ -16,12 +16,11 @@ from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
-from modeling_bert_repro.pretrained import AUTO_MAP, FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import AUTO_MAP, CODE_FILES
 from tests.helpers.bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
 from tests.helpers.clean_process import run_clean
 from tests.helpers.old_names import names_in, stored_as
 
-CODE_FILES = (*PLAIN_FILES, *FAST_FILES)
 PACKAGE = Path(modeling_bert_repro.__file__).parent
 
 
@@ -155,17 +154,6 @@ def test_every_class_saves_and_loads(name, tmp_path):
     torch.testing.assert_close(reference(**inputs)[0], model(**inputs)[0], rtol=0, atol=1e-12)
 
 
-@every_class
-def test_checkpoints_of_transformers_load(name, tmp_path):
-    torch.manual_seed(0)
-    reference = getattr(transformers, name)(tiny_config(name)).double().eval()
-    reference.save_pretrained(tmp_path)
-    model, report = getattr(modeling_bert_repro, name).from_pretrained(tmp_path, output_loading_info=True)
-    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
-    inputs = make_inputs(name)
-    torch.testing.assert_close(model.eval()(**inputs)[0], reference(**inputs)[0], rtol=0, atol=1e-12)
-
-
 def test_checkpoints_of_older_libraries_load(tmp_path):
     """Such checkpoints have the first names of LayerNorm's weights, a buffer of positions and a copy of the decoder.
 
@@ -231,7 +219,6 @@ def test_the_code_files_can_be_copied_into_a_folder():
     assert {path.name for path in PACKAGE.glob("*.py")} == {
         *CODE_FILES,
         "__init__.py",
-        "qa_pipeline.py",
         "lstm_heads.py",
     }
     assert not [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]

@@ -20,7 +20,6 @@ from tests.helpers.bert_pairs import (
     flatten_outputs,
     gradients,
     layer_shapes,
-    loss_of,
     make_inputs,
     make_labels,
     ours,
@@ -258,23 +257,6 @@ def test_separate_products_of_half_precision_are_computed_in_float32(monkeypatch
             torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.02)
             assert (found[0][1] - found[1][1]).norm() < 0.03 * found[1][1].norm()
         types.clear()
-
-
-@every_class
-@pytest.mark.parametrize("use_reentrant", [False, True])
-def test_gradient_checkpointing_without_padding_changes_nothing(name, use_reentrant):
-    model = ours(name, "sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
-    inputs = padded_inputs(name, "mixed")
-    labels = {} if name == "BertForQuestionAnswering" else make_labels(name, inputs)
-    found = []
-    for checkpointing in (False, True):
-        if checkpointing:  # transformers 5.2x renamed the method and warns of the old name.
-            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-            enable({"use_reentrant": use_reentrant})
-        outputs = model(**inputs, **labels, unpad_inputs=True)
-        loss = loss_of(outputs) if labels or name == "BertModel" else outputs.start_logits[:, 4].sum()
-        found.append(gradients(model, loss))
-    assert_same(found[1], found[0])
 
 
 def by_sequences(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **lengths):

@@ -78,28 +78,17 @@ def values(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarra
     return {name: array + 1 if name.endswith("gamma") else array for name, array in drawn.items()}
 
 
-def initialiser(array: np.ndarray):
-    """A function that gives each part of a partitioned variable its rows."""
-
-    def make(shape, dtype=None, partition_info=None):
-        start = partition_info.var_offset if partition_info else [0] * array.ndim
-        return array[tuple(slice(first, first + length) for first, length in zip(start, shape))]
-
-    return make
-
-
 def save(
     folder: Path,
     arrays: dict[str, np.ndarray],
     adam: bool = False,
     prefix: str = "bert_model.ckpt",
-    parts: int = 1,
     devices: int = 1,
     version: int = v1.train.SaverDef.V2,
 ) -> None:
     """Save the variables as google-research/bert does, with its vocabulary and config beside them.
 
-    parts: the number of parts in which a matrix is stored. devices: the number of devices, which have a file each.
+    devices: the number of devices, which have a file each.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bert_config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
@@ -107,8 +96,7 @@ def save(
     with tf.Graph().as_default():
         for number, (name, array) in enumerate(arrays.items()):
             with tf.device(f"/cpu:{number % devices}"):
-                split = v1.fixed_size_partitioner(parts) if parts > 1 and array.ndim == 2 else None
-                v1.get_variable(name, array.shape, initializer=initialiser(array), partitioner=split)
+                v1.get_variable(name, array.shape, initializer=v1.constant_initializer(array))
                 for moment in ("adam_m", "adam_v") if adam else ():
                     v1.get_variable(f"{name}/{moment}", array.shape, initializer=v1.zeros_initializer())
         if adam:
@@ -172,7 +160,6 @@ def main(folder: Path) -> None:
     save(folder / "classifier", classifier, prefix="model.ckpt-7")
     save(folder / "squad", values(encoder | {"cls/squad/output_weights": (2, H), "cls/squad/output_bias": (2,)}, 2))
     save(folder / "several_files", pretrained, devices=3)
-    save(folder / "in_parts", pretrained, parts=2)
     save(folder / "version_1", pretrained, version=v1.train.SaverDef.V1)
     (folder / "objects").mkdir(exist_ok=True)
     tf.train.Checkpoint(kernel=tf.Variable(np.zeros((2, 3), np.float32))).write(str(folder / "objects" / "model.ckpt"))

@@ -29,7 +29,7 @@ from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data
 from modeling_bert_repro import BertForPreTraining, heads
-from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from modeling_bert_repro.pretrained import CODE_FILES
 from tests.helpers.repository import HOUSES, ROOT, pages
 from tokenization import build_tokenizer
 
@@ -282,28 +282,6 @@ def test_mistakes_are_noticed(capsys):
     assert len(bad_commands("`bert-repro builtin_data --output_dir d --nothing 3`")) == 1
 
 
-def test_links_without_a_file_or_a_heading_are_noticed(tmp_path):
-    page, other = tmp_path / "page.md", tmp_path / "docs" / "other.md"
-    other.parent.mkdir()
-    page.write_text(
-        "# A page\n\n[a](docs/other.md#a-table-it-is) [b](#a-page) [c](docs) ![d](page.md) [e](https://f)\n"
-    )
-    other.write_text("# `A` [table](../page.md): *it* is\n\n## Two\n\n## Two\n\n```\n# no heading ](nowhere.md)\n```\n")
-    assert not broken_links(page.read_text(), page) and not broken_links(other.read_text(), other)
-    assert not broken_links("[a](docs/other.md#two) [b](docs/other.md#two-1) `](code)`\n\n[c]: docs/other.md\n", page)
-    wrong = ["docs/nothing.md", "docs/other.md#two-2", "docs/other.md#no-heading", "#A-page", "other.md"]
-    assert broken_links("".join(f"[x]({target})\n" for target in wrong), page) == wrong
-    assert broken_links("[c]\n\n[c]: nothing.md\n", page) == ["nothing.md"]
-
-
-def test_every_difference_from_the_paper_says_what_we_do_and_where():
-    """An entry names a test, or says that the thing is not done."""
-    text = (ROOT / "docs" / "paper_vs_code.md").read_text()
-    for entry in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
-        assert "**Here.**" in entry, entry
-        assert re.search(r"`tests/[\w/]+\.py: \w+`|\bnot done\b", entry, re.IGNORECASE), entry
-
-
 def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
     row = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL).group(1)
     ((name, task),) = eval("{" + row + "}", vars(glue)).items()
@@ -361,7 +339,7 @@ def test_the_list_of_what_must_not_change_is_complete():
 
 def test_the_code_files_of_a_folder_are_all_named():
     row = next(line for line in CHECKPOINTS.read_text().splitlines() if line.startswith("| `modeling_bert.py`"))
-    assert set(re.findall(r"`(\w+\.py)`", row)) == {*PLAIN_FILES, *FAST_FILES}
+    assert set(re.findall(r"`(\w+\.py)`", row)) == {*CODE_FILES}
 
 
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):

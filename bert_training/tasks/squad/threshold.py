@@ -13,8 +13,7 @@ stages:
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
 3. Read when the model is asked: ``stored_threshold`` for ``bert-repro ask`` and for run_squad.py without
-   training data. The question-answering pipeline of ``modeling_bert_repro`` reads the same field of the config by
-   itself, since it imports nothing of ``bert_training``.
+   training data.
 4. Applied by ``gives_no_answer`` to the answers of predictions.json, and by ``apply_threshold`` to scores. Training:
    the flag ``--null_score_diff_threshold``, else 0, which ``SquadArguments`` fills in. Evaluation only: the flag, else
    the stored threshold, else 0 (``threshold_of_evaluation``).
