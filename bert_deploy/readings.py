@@ -26,9 +26,9 @@ from bert_training.tasks.ner.schemes import plain_labels, with_types
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad.questions import Question
-from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import build_windows
+from bert_training.tasks.stored_flags import stored_settings
 from tokenization.errors import UserError
 
 ROWS_AT_ONCE = 32  # of one reading

@@ -38,8 +38,7 @@ FILES = (
     *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
-    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
-    *("confusion.json", "confusion_*.png"),
+    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", "confusion.json", HASHES),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *(f"{MODULES}/config.json", f"{MODULES}/model.safetensors"),
 )

@@ -19,17 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
+from bert_training.engine.run import Run
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import unchanged
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
 from bert_training.tasks.classification.scores import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
-from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit
+from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, report_cut, summarise_cut
+from bert_training.tasks.fine_tuning import FineTuningTask
+from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit, write_rows
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -246,9 +248,43 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     return ChoiceFeatures(columns, tokenizer.pad_token_id)
 
 
-def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
-    """The accuracy of logits (rows, C) against the numbers of the right choices, from 0 to 1."""
-    return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
+class EndingChooser(FineTuningTask[np.ndarray]):
+    """Multiple choice: the logits (rows, C) of the endings."""
+
+    args: SwagArguments
+    data: SwagData
+    shown = ("accuracy", "loss")
+
+    def __init__(
+        self,
+        args: SwagArguments,
+        config: BertConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        network: type[PreTrainedModel],
+    ):
+        super().__init__(args, config, tokenizer, network, load_data(args))
+        self.features = features(self.data, tokenizer, args.max_seq_length)
+
+    def describe(self, run: Run[SwagArguments], model: PreTrainedModel) -> None:
+        """Record and print how long the inputs are."""
+        cut = {split: part.cut for split, part in self.data.splits.items()}
+        report_cut(run, cut, self.config.max_position_embeddings)
+
+    def judge(self, run: Run[SwagArguments], model: torch.nn.Module, split: str) -> tuple[dict[str, Any], np.ndarray]:
+        """The accuracy and the loss of a split, {} if it has no labels, and the logits."""
+        outputs, labels = self.predict(run, model, split), self.data.splits[split].labels
+        logits = outputs["logits"]
+        values = {"accuracy": accuracy(logits.argmax(axis=1), labels), "loss": outputs["loss"]} if labels else {}
+        return values, logits
+
+    def write(self, folder: Path, split: str, outcome: np.ndarray) -> None:
+        """Write the chosen endings, and in a labelled split which are right."""
+        examples = self.data.splits[split]
+        write_predictions(folder / f"{split}_predictions.csv", examples, outcome)
+        chosen = outcome.argmax(axis=1).tolist()
+        if examples.labels:
+            sides = zip(examples.index, examples.labels, chosen, strict=True)
+            write_rows(folder, split, ({"id": id_, "true": label, "answer": one} for id_, label, one in sides))
 
 
 def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) -> None:
@@ -261,9 +297,3 @@ def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) ->
         writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
         for name, row in zip(examples.index, probabilities, strict=True):
             writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])
-
-
-def scored_rows(examples: SwagExamples, logits: np.ndarray) -> Iterator[dict[str, Any]]:
-    """What is right and what is chosen in a labelled split, for ``tasks/scored_rows.py``."""
-    for id_, label, chosen in zip(examples.index, examples.labels or (), logits.argmax(axis=1).tolist(), strict=True):
-        yield {"id": id_, "true": label, "answer": chosen}

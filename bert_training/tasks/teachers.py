@@ -52,18 +52,6 @@ class Teacher(NamedTuple):
     order: list[int]
 
 
-class Lesson(NamedTuple):
-    """What a student is trained on.
-
-    Attributes:
-        rows: the training data, with the teacher's outputs.
-        weights: those of the teacher, file -> SHA-256.
-    """
-
-    rows: Features
-    weights: dict[str, str]
-
-
 # --- what a teacher may be ---------------------------------------------------------------------------------------
 
 
@@ -142,16 +130,16 @@ def _list(names: tuple[str, ...]) -> str:
 
 
 def give_lesson(
-    run: Run[StudentArguments],
-    teacher: Teacher | None,
+    run: Run[Any],
+    teacher: Teacher,
     model: PreTrainedModel,
-    train: Features | None,
+    train: Features,
     per_token: bool = False,
     prepare: Callable[[PreTrainedModel], None] = lambda _: None,
-) -> Lesson | None:
-    """Let a network learn from the teacher, and obtain what the teacher says of the training data.
+) -> Features:
+    """Let a network learn from the teacher; return the training data with what the teacher says of it.
 
-    All processes call it. Without a teacher or training data it does nothing and returns None.
+    All processes call it.
 
     Args:
         model: the student, not yet prepared by Accelerate.
@@ -162,29 +150,22 @@ def give_lesson(
         ValueError: the teacher's weights cannot be used.
         FloatingPointError: its outputs are not finite.
     """
-    if teacher is None or train is None:
-        return None
     args = run.args
     assert args.teacher_weight is not None
     learn_from(model, teacher.kind, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=teacher.weights)
     temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
-    network = _load(run, teacher, prepare)
+    config = copy.deepcopy(teacher.config)
+    vars(config).pop("auto_map", None)
+    network = as_implementation(load_network(teacher.head, teacher.name, config=config).model, args)
+    prepare(network)
+    network.requires_grad_(False).eval().to(run.device)
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
     outputs = predict(run, network, rows, BATCH, per_token)
     run.say(f"teacher {teacher.name}: it has read {len(rows):,} rows")
     columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
-    return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights)
-
-
-def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
-    config = copy.deepcopy(teacher.config)
-    vars(config).pop("auto_map", None)
-    network = load_network(teacher.head, teacher.name, config=config).model
-    network = as_implementation(network, run.args)
-    prepare(network)
-    return network.requires_grad_(False).eval().to(run.device)
+    return type(train)(train.columns | columns, train.pad_token_id)
 
 
 def _ordered(values: Any, order: list[int]) -> Any:

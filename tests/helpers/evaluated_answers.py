@@ -8,9 +8,9 @@ from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
-from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import build_windows, check_lengths
+from bert_training.tasks.stored_flags import stored_settings
 
 
 def evaluated(

@@ -13,7 +13,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
 from bert_training.tasks.squad.questions import Question
-from bert_training.tasks.squad.settings import DEFAULTS
+from bert_training.tasks.stored_flags import DEFAULTS
 from modeling_bert_repro import qa_pipeline
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
 from tests.helpers.clean_process import run_clean

@@ -168,15 +168,6 @@ def score_of_constants(labels: np.ndarray) -> dict[str, float]:
     return {name: scores[name] or 0.0 for name in METRICS}
 
 
-def predicted(
-    logits: np.ndarray, thresholds: Sequence[float], names: Sequence[str], mark: str | None
-) -> tuple[np.ndarray, list[list[str]], list[str]]:
-    """For logits (texts, labels) the probabilities, the labels of each text, and the cell with them, such as a|b."""
-    shares = probabilities(logits)
-    found = [labels_of(row, thresholds, names) for row in shares]
-    return shares, found, [(mark or MARK).join(labels) for labels in found]
-
-
 def labels_of(shares: np.ndarray, thresholds: Sequence[float], names: Sequence[str]) -> list[str]:
     """The labels of one text, from its probabilities."""
     return [name for name, there in zip(names, gives(shares, thresholds), strict=True) if there]

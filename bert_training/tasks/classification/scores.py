@@ -176,13 +176,6 @@ def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, n
     return {name: macro[name] for name in MACRO} | {BY_CLASS: classes}
 
 
-def confusion(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, classes: int) -> np.ndarray:
-    """The matrix (C, C) of the numbers of rows: those of class i that were taken for class j."""
-    matrix = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(matrix, (np.asarray(labels), predicted), 1)
-    return matrix
-
-
 def metric_names(names: Iterable[str]) -> list[str]:
     """The results by which the best model may be chosen, without the prefix of a split."""
     return [*MACRO, "ece", *(f"{rate}{SEPARATOR}{name}" for name in names for rate in reversed(RATES))]
