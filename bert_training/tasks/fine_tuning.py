@@ -3,13 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 import transformers
-from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
@@ -225,20 +224,16 @@ def untrained_positions(args: FineTuningArguments) -> str | None:
 
     Other checkpoints do not say how long their texts were.
     """
-    if not args.model_name_or_path:
-        return None
-    folder = Path(args.model_name_or_path)
+    folder = Path(args.model_name_or_path or "none")
     try:
         run = Record.read(folder)
     except (OSError, ValueError):
         return None
-    flags, script = run.flags, SCRIPTS.get(run.script)
-    if not (script and script.pretrains):
+    script, longest = SCRIPTS.get(run.script), run.flags.get("max_seq_length")
+    others = run.flags.get("model_name_or_path") or run.flags.get("keep_layers")  # whose positions it began with
+    if not (script and script.pretrains) or others or not isinstance(longest, int):
         return None
-    if flags.get("model_name_or_path") or flags.get("keep_layers"):  # it began with positions that others had trained
-        return None
-    longest = flags.get("max_seq_length")
-    if not isinstance(longest, int) or getattr(args, "max_seq_length", 0) <= longest:
+    if getattr(args, "max_seq_length", 0) <= longest:
         return None
     return (
         f"{folder} was pre-trained on texts of at most {longest} tokens: what the positions after them mean is learnt "
@@ -258,7 +253,10 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     other_classes = names and {*map(str.lower, names)} != {*map(str.lower, model.config.label2id or {})}
     if model.config.problem_type == "regression":
         other_classes = False  # whatever the one score is called
-    other_classes = other_classes or _gives_several(checkpoint_config) != _gives_several(model.config)
+    several = "multi_label_classification"
+    one_gives_several = several in (checkpoint_config.problem_type, model.config.problem_type)
+    if one_gives_several and checkpoint_config.problem_type != model.config.problem_type:
+        other_classes = True
     classifier = getattr(model, "classifier", None)
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
         draw_classifier(classifier, model.config.initializer_range)
@@ -267,10 +265,6 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
         return ""
     classes = names or [f"{checkpoint_config.num_labels} classes"]
     return f", in place of the checkpoint's head for {', '.join(classes)}"
-
-
-def _gives_several(config: PretrainedConfig) -> bool:
-    return config.problem_type == "multi_label_classification"
 
 
 def fine_tune(
@@ -284,7 +278,7 @@ def fine_tune(
         model: not yet prepared by Accelerate.
         origin: what must be the same in a resumed run, see ``record_origin``.
     """
-    train, metric, evaluate = task.features.get("train"), task.metric, partial(task.evaluate, run)
+    train, metric = task.features.get("train"), task.metric
     if train and task.teacher:
         train = give_lesson(run, task.teacher, model, train, task.per_token, task.prepare)
         origin = dataclasses.replace(origin, teacher=task.teacher.weights)
@@ -313,31 +307,30 @@ def fine_tune(
             record |= step.parts  # the terms of a student's loss
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
-            results, outcome = _evaluated(run, evaluate, model, step.index)
+            results, outcome = _evaluated(run, task, model, step.index)
             best.add(step.index, results, model)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
-    results, outcome = _evaluated(run, evaluate, model, total_steps)
+    results, outcome = _evaluated(run, task, model, total_steps)
     best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != total_steps:
-            _, outcome = evaluate(model, best.step)
-    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": total_steps}
+            _, outcome = task.evaluate(run, model, best.step)
+    seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
+    rate = state.totals.steps * size / seconds if seconds else 0
+    results |= {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
+    results |= {"train_steps": total_steps}
     return Tuned(model, results, outcome, bool(train), best)
 
 
-def _evaluated(run: Run[FineTuningArguments], evaluate: Callable[..., Any], model: torch.nn.Module, step: int) -> Any:
-    results, outcome = evaluate(model, step)
+def _evaluated(
+    run: Run[Any], task: FineTuningTask[Outcome], model: torch.nn.Module, step: int
+) -> tuple[dict[str, Any], dict[str, Outcome]]:
+    results, outcome = task.evaluate(run, model, step)
     if results:
         run.log(event="eval", step=step, **results)
     return results, outcome
-
-
-def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """The time and the speed of all training steps, without evaluations and checkpoints."""
-    rate = sequences / seconds if seconds else 0
-    return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
 def finish(run: Run[Any], tuned: Tuned[Any], task: FineTuningTask[Any]) -> None:

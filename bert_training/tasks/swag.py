@@ -29,7 +29,7 @@ from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
 from bert_training.tasks.classification.scores import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, report_cut, summarise_cut
+from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask
 from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit, write_rows
 from tokenization.errors import UserError
@@ -213,14 +213,11 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
 
     Raises:
-        ValueError: the length leaves no room for text, or no training example has endings that still differ.
+        ValueError: the length leaves no room for text.
     """
     tokenizer = text_tokenizer(tokenizer)
     check_room(max_length, tokenizer, 2)
-    found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
-    for split, part in data.splits.items():
-        refuse_alike(split, part.cut, f"--max_seq_length {max_length}")
-    return found
+    return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
 def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
@@ -238,11 +235,10 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
             column += [rows[name][first : first + choices] for first in range(0, len(found), choices)]
         cut |= dict.fromkeys(part.start + row // choices for row, length in enumerate(found) if length > max_length)
         lengths += found
-    alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
-    counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
-    examples.cut = summarise_cut(
-        [*cut], len(examples), examples.where, alike, **counts, longest=max(lengths, default=0)
-    )
+    first = examples.where(next(iter(cut))) if cut else ""
+    lost = sum(max(0, length - max_length) for length in lengths)
+    longest = max(lengths, default=0)
+    examples.cut = CutTexts(len(cut), len(examples), first, tokens=sum(lengths), lost=lost, longest=longest)
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)
@@ -268,7 +264,8 @@ class EndingChooser(FineTuningTask[np.ndarray]):
     def describe(self, run: Run[SwagArguments], model: PreTrainedModel) -> None:
         """Record and print how long the inputs are."""
         cut = {split: part.cut for split, part in self.data.splits.items()}
-        report_cut(run, cut, self.config.max_position_embeddings)
+        length, positions = self.args.max_seq_length, self.config.max_position_embeddings
+        report_cut(run, cut, f"--max_seq_length {length}", [*longer_inputs(length, positions), "shorten the texts"])
 
     def judge(self, run: Run[SwagArguments], model: torch.nn.Module, split: str) -> tuple[dict[str, Any], np.ndarray]:
         """The accuracy and the loss of a split, {} if it has no labels, and the logits."""

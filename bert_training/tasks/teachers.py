@@ -26,7 +26,6 @@ from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 
 BATCH = 32  # rows of one forward pass; not a flag, because the rounding of the outputs depends on it
-LABELS_SHOWN = 10
 KINDS: dict[ProblemType | None, Kind] = {
     "single_label_classification": "classes",
     "multi_label_classification": "labels",
@@ -101,29 +100,24 @@ def _order_of_labels(name: str, config: BertConfig, labels: tuple[str, ...], kin
     found = "several labels a text" if several else "a score" if config.num_labels == 1 else "one class a text"
     wanted = {"labels": "several labels a text", "score": "a score", "classes": "one class a text"}[kind]
     fits = found == wanted or (kind == "classes" and config.num_labels == len(labels) == 1)
-    theirs = config_labels(config)
+    theirs, listed = config_labels(config), f"the classes {', '.join(labels)[:400]}"
     if fits and kind == "score":
         return [0]
     if fits and theirs is None and config.num_labels == len(labels):
         say(
             f"warning: --teacher {name} does not name its classes, so they are taken in the order of their numbers: "
-            f"{_list(labels)}"
+            f"{listed}"
         )
         return [*range(len(labels))]
     if not fits or theirs is None or {*theirs} != {*labels}:
-        known = f"{config.num_labels} classes without names" if theirs is None else _list(theirs)
+        known = (
+            f"{config.num_labels} classes without names" if theirs is None else f"the classes {', '.join(theirs)[:400]}"
+        )
         raise UserError(
-            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {_list(labels)}; give a "
+            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {listed}; give a "
             "teacher that was trained on the same classes"
         )
-    if theirs != labels:
-        say(f"--teacher {name} has its classes in another order; they are matched by their names")
     return [theirs.index(label) for label in labels]
-
-
-def _list(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - LABELS_SHOWN} more" if len(names) > LABELS_SHOWN else ""
-    return f"the classes {', '.join(names[:LABELS_SHOWN])}{more}"
 
 
 # --- what it says of the data ------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from bert_training.tasks.classification.predictions import write_predictions
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.splits import divided
 from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
-from bert_training.tasks.cut_texts import report_cut
+from bert_training.tasks.cut_texts import longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask, Tuned
 from bert_training.tasks.loss_weights import loss_arguments
 from bert_training.tasks.teachers import find_teacher
@@ -117,8 +117,10 @@ class Classifier(FineTuningTask[Logits]):
             store_facts(model.config, **facts)
         run.add_facts(**facts, **origin_of_thresholds(self.data.task, self.config, self.training))
         cut = {split: examples.cut for split, examples in self.data.splits.items()}
-        instead = self.reading.instead(self.data.texts_per_example)
-        report_cut(run, cut, self.config.max_position_embeddings, instead)
+        length, positions = self.args.max_seq_length, self.config.max_position_embeddings
+        other = [] if self.reading.in_windows else longer_inputs(length, positions)
+        instead = [f"give {ways}"] if (ways := self.reading.instead(self.data.texts_per_example)) else []
+        report_cut(run, cut, self.reading.limit, [*other, *instead, "split the texts"])
 
     def predict(self, run: Run[GlueArguments], model: torch.nn.Module, split: str) -> dict[str, Any]:
         """The logits (rows, classes) and, if the rows have labels, the mean loss."""
@@ -165,10 +167,6 @@ class Classifier(FineTuningTask[Logits]):
             store_thresholds(model.config, thresholds)
         if thresholds:
             say_thresholds(run.say, tuned.results, run.facts["thresholds"])
-            return
-        for name, classes in tuned.results.items():
-            if name.endswith(scores.BY_CLASS):
-                run.say(f"{name}:\n{scores.table(classes)}")
 
 
 def scores_of(
@@ -191,7 +189,6 @@ def scores_of(
         values = score_several(logits, examples.labels, thresholds, data.label_names)
     else:
         values = scores.score(data.task, logits, examples.labels)
-    values |= scores.score_by_category(data.task, logits, examples.labels, examples.categories)
     if data.task.labels and not thresholds and (data.own or temperature is not None):
         values |= scores.detailed_scores(data.task.labels, logits, examples.labels, temperature)
     values |= {"loss": outputs["loss"]}

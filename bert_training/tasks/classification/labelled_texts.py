@@ -28,8 +28,8 @@ from bert_training.tasks.classification import calibration, multi_label_scores
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.long_texts import Reading, read_texts
-from bert_training.tasks.classification.scores import SEPARATOR, metric_names, metric_prefix, score_of_constant
-from bert_training.tasks.cut_texts import CutTexts, count_alike, refuse_alike, summarise_cut
+from bert_training.tasks.classification.scores import metric_names, metric_prefix, score_of_constant
+from bert_training.tasks.cut_texts import CutTexts
 from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,
@@ -52,7 +52,6 @@ class Examples:
         where: returns the place of a row, counted from 0, for error messages.
         facts: the split's part of run.json.
         columns: the names of the columns that were read.
-        categories: the cells of each column that defines a category.
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
         weights: the weight of each row in the training loss; None if all are alike.
@@ -65,7 +64,6 @@ class Examples:
     where: Callable[[int], str]
     facts: dict
     columns: Columns
-    categories: dict[str, list[str]] = field(default_factory=dict)
     cut: CutTexts = CutTexts()
     notes: list[str] = field(default_factory=list)
     weights: list[float] | None = None
@@ -90,7 +88,6 @@ class Examples:
             labels=of(self.labels),
             index=of(self.index),
             where=lambda row: self.where(rows[row]),
-            categories={name: of(cells) for name, cells in self.categories.items()},
             weights=of(self.weights),
             groups=of(self.groups),
             notes=list(self.notes),
@@ -222,13 +219,6 @@ def check_flags(args: GlueArguments, data: ClassificationData) -> None:
     """Refuse flags that cannot be followed on these labels, all of them in one error."""
     task, validation = data.task, [part for split, part in data.splits.items() if split.startswith("validation")]
     kind = "several labels a text" if task.several_labels else "" if task.labels else "scores (a regression)"
-    of_class = (args.metric_for_best_model or "").partition(SEPARATOR)[2]
-    number = data.label_names.index(of_class) if task.labels and of_class in task.labels else None
-    has_class = [
-        any(row[number] > 0 if task.several_labels else row == number for row in part.labels or [])
-        for part in validation
-        if number is not None
-    ]
     problems = {
         f"--label_token {args.label_token}: expected classes, got {kind}; leave the flag out or, if it comes from the "
         "model, give --label_token cls": args.label_token in LAST_TOKEN and kind,
@@ -237,9 +227,6 @@ def check_flags(args: GlueArguments, data: ClassificationData) -> None:
         "temperature that the model has is used without it": args.calibrate and not validation,
         "--class_weights is for classes, and these labels are scores; leave it out": args.class_weights
         and task.labels is None,
-        f"--metric_for_best_model {args.metric_for_best_model}: expected examples of {of_class!r} in the validation "
-        "data, found none, so every evaluation would score the same; choose another metric, or other validation "
-        "data": not all(has_class),
     }
     refuse(problems)
 
@@ -268,25 +255,17 @@ def features(
         reading: how longer texts are read; default: they are cut.
 
     Raises:
-        ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
+        ValueError: the texts cannot be read so.
     """
     tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
     reading.check(tokenizer, data.texts_per_example)
-    found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
-    for split, examples in data.splits.items():
-        refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
-    return found
+    return {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
 
 
 def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> Features:
     read = read_texts(examples.texts, tokenizer, reading)
-    examples.cut = summarise_cut(
-        [row for row, lost in enumerate(read.lost) if lost],
-        len(examples),
-        examples.where,
-        count_alike(read.input_ids),
-        **read.counts(reading),
-    )
+    cut = [row for row, lost in enumerate(read.lost) if lost]
+    examples.cut = CutTexts(len(cut), len(examples), examples.where(cut[0]) if cut else "", **read.counts(reading))
     labels: dict[str, Any] = {}
     if examples.labels is not None:
         several = isinstance(examples.labels[0], tuple)
