@@ -44,7 +44,6 @@ setup(
         "bert_repro.commands": [
             "builtin_data = bert_training.builtin_data.documentation:main",
             "curves = bert_training.cards.curves:main",
-            "submission = bert_training.tasks.classification.submission:main",
             "upload = bert_training.cards.hub_upload:main",
             "convert = bert_tools.convert:main",
             "corpus = bert_tools.corpus:main",

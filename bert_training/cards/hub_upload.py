@@ -5,7 +5,7 @@
 
 The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves, the
 counts of which class was taken for which, run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other
-files of the folder are not: predictions, answers.html, submissions, checkpoints and corpora contain texts of the data,
+files of the folder are not: predictions, checkpoints and corpora contain texts of the data,
 which the user may not be allowed to publish.
 
 run.json contains the command and the names of the data files. In the uploaded copy, files and folders have their names

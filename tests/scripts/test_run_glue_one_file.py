@@ -46,7 +46,7 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     assert (tmp_path / "run" / "model.safetensors").is_file()
     splits = facts(tmp_path / "run")["data"]["splits"]
     assert (splits["train"]["examples"], splits["validation"]["examples"]) == (28, 12)
-    assert "0.25 of it held out, by class, groups of 'writer' together" in splits["validation"]["divided"]
+    assert "0.25 of it held out, groups of 'writer' together" in splits["validation"]["divided"]
     assert "12 (" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     # From the checkpoint of step 2, in another folder.
     weights = (tmp_path / "run" / "model.safetensors").read_bytes()
@@ -61,8 +61,8 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     new.write_text("id;ticket;text\n1;t7;the red house\n2;t9;the blue, blue house\n")
     model = f"--model_name_or_path={tmp_path / 'run'}"
     run(tmp_path / "new", model, f"--test_file={new}")
-    names = [line.split("\t")[0] for line in (tmp_path / "new" / "custom.tsv").read_text().splitlines()]
-    assert names == ["index", "t7", "t9"]
+    names = [line.split(",")[0] for line in (tmp_path / "new" / "predictions_test.csv").read_text().splitlines()]
+    assert names == ['"id"', '"t7"', '"t9"']
 
 
 def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, sheet, capsys):

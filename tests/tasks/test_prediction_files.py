@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_training.tasks import swag
-from bert_training.tasks.classification import labelled_texts
 from bert_training.tasks.classification.sources import load_data as load_texts
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import load_data as load_sentences
@@ -96,17 +95,6 @@ def test_ids_and_labels_of_the_hub_are_checked(monkeypatch, ids):
         match="my/data  train, row 2: expected a word or a number as label, without spaces",
     ):
         load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
-
-
-def test_the_predictions_of_texts_have_the_rows_of_the_file_in_their_order(tmp_path):
-    texts = ["plain", "two\nlines", "a\ttab", "\u2028 x", "x"]
-    with open(tmp_path / "test.csv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([["id", "text"], *([f"q{n}", text] for n, text in enumerate(texts))])
-    data = load_texts(glue_arguments(test_file=str(tmp_path / "test.csv")), model_labels=("no", "yes"))
-    logits = np.eye(2)[[0, 1, 1, 0, 1]]
-    written = labelled_texts.write_predictions(tmp_path, data, "test", logits).read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in written.splitlines()]
-    assert rows == [["index", "prediction"], ["q0", "no"], ["q1", "yes"], ["q2", "yes"], ["q3", "no"], ["q4", "yes"]]
 
 
 # --- run_swag.py -----------------------------------------------------------------------------------------

@@ -213,14 +213,6 @@ def test_answers_of_version_2_are_the_default_of_an_evaluation_only(models, shor
     assert "null_score_diff_threshold" not in read(tmp_path / "further", "config.json")
 
 
-def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
-    lengths = {"max_seq_length": 48, "doc_stride": 9, "max_query_length": 8, "max_answer_length": 5, "n_best_size": 3}
-    config = {"architectures": ["BertForQuestionAnswering"], "question_answering": lengths}
-    assert stored_flags(SquadArguments, config) == lengths | {"version_2_with_negative": False}
-    config["null_score_diff_threshold"] = -0.5
-    assert stored_flags(SquadArguments, config) == lengths | {"version_2_with_negative": True}
-
-
 def test_what_later_versions_add_is_left_alone(tmp_path):
     own = {"script": "run_glue.py", "max_seq_length": 64, "text_columns": ["a", "b"]}
     config = {"architectures": ["BertForSequenceClassification"], "fine_tuning": own}
@@ -249,7 +241,8 @@ def test_a_run_says_once_where_its_rate_comes_from(script, pretrained, short_dat
     card = (tmp_path / "run" / "README.md").read_text()
     assert f"| learning rate | {rate}" in card.replace("`", "").replace("_", " ")
     # After two steps, a classifier still gives every text of this data the same class.
-    assert ("second look: eval_accuracy is no higher than 0.5000, " in out) == (script == "run_glue")
+    if script == "run_glue":
+        assert "warning: eval_accuracy is no higher than 0.5, which one answer to every example reaches; change" in out
     given = short_runs.flags(script, short_data, tmp_path / "given", pretrained, "--learning_rate=3e-3")
     short_runs.start(script, given)
     assert "\nlearning rate " not in capsys.readouterr().out

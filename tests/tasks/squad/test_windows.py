@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from bert_training.tasks.squad.questions import Question, read_squad
-from bert_training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
+from bert_training.tasks.squad.windows import build_windows, check_lengths, lost_at_lengths, max_context, window_starts
 from modeling_bert_repro.qa_pipeline import _max_context
 from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
@@ -205,6 +205,19 @@ def test_an_answer_of_dropped_characters_is_refused(tokenizer):
     question = Question("q7", "old", "old \u200b doctor", (("\u200b", 4),))
     with pytest.raises(ValueError, match=r"question 'q7': the tokenizer drops every character of its answer '\\u200b'"):
         build_windows([question], tokenizer, with_answers=True)
+
+
+def test_what_the_lengths_lose_is_counted(tokenizer):
+    """Of three questions, the answer of one is too long for a window of 6 tokens, and that of another for the limit."""
+    context = "red green blue small large old new house river mountain"
+    answers = (("red green blue small large old new", 0), ("new house", context.index("new")), ("river", 44))
+    assert context[44:49] == "river"
+    questions = [Question(f"q{i}", "the old doctor", context, (answer,)) for i, answer in enumerate(answers)]
+    questions.append(Question("none", "the", context))
+    windows = build_windows(questions, tokenizer, 11, 4, 2, with_answers=True)
+    assert lost_at_lengths(questions, windows, 2, 1) == {"cut_questions": 3, "in_no_window": 1, "too_long": 1}
+    windows = build_windows(questions, tokenizer, 11, 4, 2)
+    assert lost_at_lengths(questions, windows, 3, 1) == {"cut_questions": 0}
 
 
 def test_answers_inside_a_token_or_before_combining_accents(tokenizer):
