@@ -127,7 +127,8 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     if dry_run:
         say(f"would upload to {repo_id}, {'private' if private else 'public'} if it is new:")
         for name, content in files.items():
-            say(f"  {name}{', without folders of this machine' if isinstance(content, str) and name != HASHES else ''}")
+            changed = "  (without folders of this machine)" if isinstance(content, str) and name != HASHES else ""
+            say(f"  {name}{changed}")
         sent = {name.partition("/")[0] for name in files}
         left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
         say(f"stays here: {', '.join(left) or 'nothing'}")

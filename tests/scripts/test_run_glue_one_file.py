@@ -45,9 +45,9 @@ def test_the_part_held_out_is_the_same_when_a_run_resumes_and_is_found_again(tmp
     results = run(tmp_path / "run", *given)
     assert (tmp_path / "run" / "model.safetensors").is_file()
     splits = facts(tmp_path / "run")["data"]["splits"]
-    assert (splits["train"]["examples"], splits["validation"]["examples"]) == (28, 12)
+    assert (splits["train"]["examples"], splits["validation"]["examples"]) == (32, 8)
     assert "0.25 of it held out, groups of 'writer' together" in splits["validation"]["divided"]
-    assert "12 (" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert "8 (" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     # From the checkpoint of step 2, in another folder.
     weights = (tmp_path / "run" / "model.safetensors").read_bytes()
     again = run(tmp_path / "again", *given, f"--resume_from_checkpoint={tmp_path / 'run' / 'checkpoint-2'}")

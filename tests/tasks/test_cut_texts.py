@@ -87,10 +87,10 @@ def test_a_line_for_a_split_with_shares_place_and_remedy(pretrained, tmp_path, c
     out = capsys.readouterr().out.splitlines()
     assert "longest inputs in tokens: train 13, validation 4, test 14 (--max_seq_length 12)" in out
     lines = [line for line in out if "were cut" in line]
-    long = "are longer than --max_seq_length 12 and were cut, the first:"
+    cut = "are longer than --max_seq_length 12 and were cut, the first:"
     assert lines == [
-        f"warning: train: 1 of 4 examples (25.0 %) {long} {train}, row 2; 1 of 26 tokens (3.8 %) are not read; {REMEDY}",
-        f"warning: test: 2 of 2 examples (100.0 %) {long} {new}, row 1; 3 of 27 tokens (11.1 %) are not read; {REMEDY}",
+        f"warning: train: 1 of 4 examples (25.0 %) {cut} {train}, row 2; 1 of 26 tokens (3.8 %) are not read; {REMEDY}",
+        f"warning: test: 2 of 2 examples (100.0 %) {cut} {new}, row 1; 3 of 27 tokens (11.1 %) are not read; {REMEDY}",
     ]
     assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
         "train": {"cut": 1, "examples": 4, "longest": 13, "tokens": 26, "tokens_lost": 1},

@@ -80,9 +80,7 @@ def test_a_large_group_is_not_held_out_for_a_small_share(tmp_path, share, most):
     assert 0 < len(data.splits["validation"]) <= most
 
 
-@pytest.mark.parametrize(
-    ("pairs", "share", "held_out"), [(50, 0.01, 1), (50, 0.3, 30), (50, 0.5, 50), (50, 0.99, 99), (10, 0.05, 1)]
-)
+@pytest.mark.parametrize(("pairs", "share", "held_out"), [(50, 0.01, 1), (50, 0.3, 30), (50, 0.5, 50), (10, 0.05, 1)])
 def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
     parts = parts_of(sheet(tmp_path, "ab" * pairs), validation_split=share, group_column="who")
     assert len(parts[None].splits["validation"]) == held_out
@@ -114,7 +112,7 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
             "abab",
             "xxxx",
             {"validation_split": 0.5},
-            "no row is left to hold out, because the rows of",
+            "no row of the class 'a' is left to train on, because the rows of",
         ),
         ("ababab", "xxyyyy", {"folds": 3}, "number of groups: 2"),
         (

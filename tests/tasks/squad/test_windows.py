@@ -210,8 +210,11 @@ def test_an_answer_of_dropped_characters_is_refused(tokenizer):
 def test_what_the_lengths_lose_is_counted(tokenizer):
     """Of three questions, the answer of one is too long for a window of 6 tokens, and that of another for the limit."""
     context = "red green blue small large old new house river mountain"
-    answers = (("red green blue small large old new", 0), ("new house", context.index("new")), ("river", 44))
-    assert context[44:49] == "river"
+    answers = (
+        ("red green blue small large old new", 0),
+        ("new house", context.index("new")),
+        ("river", context.index("river")),
+    )
     questions = [Question(f"q{i}", "the old doctor", context, (answer,)) for i, answer in enumerate(answers)]
     questions.append(Question("none", "the", context))
     windows = build_windows(questions, tokenizer, 11, 4, 2, with_answers=True)
