@@ -19,7 +19,6 @@ from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
-from tests.helpers.model_folders import edit_json
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 
@@ -130,15 +129,6 @@ def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
     assert stays >= {"predictions.json", "validation_predictions.txt", "checkpoint-2/", "corpus/", ".env", "notes.py"}
     upload(folder, NAME, private=False, dry_run=True, say=print)
     assert capsys.readouterr().out.startswith(f"would upload to {NAME}, public if it is new:")
-
-
-def test_code_is_found_by_its_plain_name_only(folder):
-    edit_json(folder / "config.json", auto_map={"AutoModel": "theirs.Model", "AutoConfig": "../outside.Config"})
-    (folder / "theirs.py").write_text("from .hub import y\n")
-    (folder / "hub.py").write_text("")
-    (folder.parent / "outside.py").write_text("")
-    names = {path.name for path in files_to_upload(folder) if path.suffix == ".py"}
-    assert names == {"theirs.py", "hub.py"}
 
 
 def test_a_folder_that_is_not_finished_is_refused(folder):

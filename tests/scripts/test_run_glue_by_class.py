@@ -9,9 +9,7 @@ import pytest
 
 import run_glue
 from bert_training.cards.hub_upload import files_to_upload
-from tests.helpers import short_runs
 from tests.helpers.script_checks import (
-    resumed_equals_uninterrupted,
     stopped_after_saving,
 )
 
@@ -59,16 +57,6 @@ def own(tmp_path_factory, pretrained) -> Path:
         run(place / "run", f"--model_name_or_path={pretrained}", *files, "--max_steps=40", "--eval_steps=20",
             "--calibrate", "--load_best_model_at_end", "--metric_for_best_model=f1:id")  # fmt: skip
     return place
-
-
-@pytest.fixture
-def starts(own, pretrained, monkeypatch):
-    """A function that starts a short calibrated run in a folder."""
-    short_runs.no_pictures(monkeypatch)
-    files = [f"--{split}_file={own / name}.csv"
-             for split, name in (("train", "train"), ("validation", "valid"), ("test", "test"))]  # fmt: skip
-    start = [f"--model_name_or_path={pretrained}", *files, *SHORT, "--calibrate"]
-    return lambda folder, *more: run_glue.main([f"--output_dir={folder}", *start, *more])
 
 
 def test_the_results_are_those_of_the_predictions(own):
@@ -124,11 +112,6 @@ def test_the_card_shows_the_classes(own):
     assert "| very angry | id | " in card.split("taken for")[1]
     uploaded = {path.name for path in files_to_upload(own / "run")}
     assert "confusion.json" in uploaded and not [name for name in uploaded if name.startswith("predictions")]
-
-
-def test_a_resumed_run_has_the_same_temperature_scores_and_predictions(starts, tmp_path):
-    names = ("config.json", "confusion.json", *(f"predictions_{split}.csv" for split in ("validation", "test")))
-    resumed_equals_uninterrupted(starts, tmp_path, names)
 
 
 def test_the_temperature_of_the_best_evaluation_is_stored_if_the_run_goes_on_without_the_flag(

@@ -12,8 +12,6 @@ import run_glue
 from bert_training.tasks import fine_tuning
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.records import results_of_rows
-from tests.helpers.same_runs import check_same
-from tests.helpers.script_checks import stopped_after_saving
 from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -127,17 +125,6 @@ def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pr
     run(tmp_path / "control", *given, "--model_impl=transformers")
     for name in ("parts", "control"):
         assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
-
-
-def test_a_resumed_run_is_the_same_in_every_bit(tmp_path, pretrained, data):
-    given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}")
-    given = (*given, "--max_steps=6", "--save_steps=2", "--eval_steps=3", "--learning_rate=1e-3",
-             "--load_best_model_at_end", "--metric_for_best_model=f1:red")  # fmt: skip
-    run(tmp_path / "unbroken" / "run", *given)
-    with stopped_after_saving(step=4):
-        run(tmp_path / "broken" / "run", *given)
-    run(tmp_path / "broken" / "run", *given, "--resume_from_checkpoint=auto")
-    check_same(tmp_path / "unbroken" / "run", tmp_path / "broken" / "run")
 
 
 @pytest.mark.slow

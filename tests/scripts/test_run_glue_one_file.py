@@ -107,12 +107,6 @@ def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
     assert "None: it was trained without validation data." in card and "Nobody knows how good it is" in card
 
 
-def test_a_run_without_validation_data_is_judged_by_its_test(tmp_path, flags, sheet):
-    results = run(tmp_path / "run", *flags, "--validation_split=0", f"--test_file={sheet}")
-    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    assert f"| Accuracy, test data | {results['test_accuracy']:.4g} |" in card and "Nobody knows" not in card
-
-
 @pytest.mark.slow
 def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate):
     given = [*flags, "--validation_split=0.25", "--save_steps=0", *SHORT[:3], "--per_device_train_batch_size=4"]

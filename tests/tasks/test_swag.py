@@ -174,14 +174,6 @@ def test_predictions_are_written_with_their_probabilities(tmp_path):
     ]
 
 
-def test_a_table_with_another_separator_is_named_as_such(tmp_path):
-    path = write(tmp_path, SWAG.replace(",", ";").encode())
-    with pytest.raises(
-        ValueError, match=r"separated by commas, got .*; save the table so or, .* give --delimiter semicolon"
-    ):
-        swag.read_swag(path)
-
-
 def test_a_flag_names_what_separates_the_cells(tmp_path):
     path = write(tmp_path, "sent1;ending0;ending1;label\nIt, there;a, b;c;1\n")
     with pytest.raises(ValueError, match="give --delimiter semicolon"):

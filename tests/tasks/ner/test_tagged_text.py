@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 
 import numpy as np
 import pytest
@@ -45,14 +44,6 @@ def test_tabs_line_ends_blank_lines_and_byte_order_marks(tmp_path, text):
     split = read(tmp_path, text)
     assert [sentence.words for sentence in split.sentences] == [["Anna", "de\u2028Berg"], ["New York"]]
     assert [sentence.document for sentence in split.sentences] in ([0, 1], [1, 2])
-
-
-def test_words_of_strange_characters_are_words(tmp_path):
-    odd = ["\u00a0", "\x85", "\u2028", "-", "#", "\u200b", "-DOCSTART-x", "\ufffd"]
-    split = read(tmp_path, "".join(f"a{word} O\n" for word in odd) + "\x01 B-X\n")
-    assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x01"]
-    with pytest.raises(ValueError, match=r":2: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8"):
-        read(tmp_path, "a O\n\x00 B-X\n")
 
 
 def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
@@ -139,64 +130,6 @@ def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
 def test_what_is_wrong_is_named_with_its_place(tmp_path, text, expected):
     path = write(tmp_path, text)
     assert ner_error(train_file=path, validation_file=path).startswith(path + expected)
-
-
-def spoil(generator: random.Random, lines: list[str]) -> tuple[bytes, int | None]:
-    """A file with one fault, and the line of the fault, or None if it concerns the whole file and line 1 is named."""
-    at = generator.choice([i for i, line in enumerate(lines) if line and not line.startswith("-DOC")])
-    word, *middle, tag = lines[at].split(" ")
-    fault = generator.randrange(9)
-    faulty = [
-        " ".join([word, *middle]),
-        " ".join([word, "x", *middle, tag]),
-        " ".join([word, *middle, generator.choice(["PER", "B-", "-", "o", "b-PER", "X-PER", "B_PER", "I", "0"])]),
-        word,
-        lines[at].replace(" ", "\t"),
-        lines[at].replace(" ", ","),
-        " ".join([*middle, tag]),
-    ]
-    if fault < len(faulty):
-        lines[at] = faulty[fault]
-    raw = [line.encode() for line in lines]
-    if fault == 7:
-        raw[at] = bytes([generator.choice([0xFF, 0xC3, 0x80])]) + raw[at]
-    if fault == 8:
-        return b"\n".join(line for line in raw if not line or line.startswith(b"-DOC")), None
-    return b"\n".join(raw), at + 1
-
-
-def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
-    path = tmp_path / "spoiled.txt"
-    for seed in range(200):
-        generator = random.Random(seed)
-        content, line = spoil(generator, CONLL.splitlines())
-        path.write_bytes(content)
-        with pytest.raises(ValueError) as caught:
-            read_columns(path)
-        (told,) = str(caught.value).splitlines()
-        place = re.match(rf"{re.escape(str(path))}:(\d+): expected ", told)
-        assert place, told
-        # If the first line has a wrong number of columns, the next one is found to differ from it.
-        first = line == 3 and "as on line 3" in told
-        assert int(place[1]) == (4 if first else line or 1), (seed, told)
-
-
-def test_no_row_of_a_file_is_lost(tmp_path):
-    """In random files there are as many words as lines that neither are blank nor begin a document, in their order."""
-    for seed in range(100):
-        generator = random.Random(seed)
-        lines = [
-            generator.choice(["", "-DOCSTART- O", " "])
-            if generator.random() < 0.3
-            else f"w{i} {'O' if i % 3 else 'B-X'}"
-            for i in range(generator.randint(1, 60))
-        ] + ["end O"]
-        split = read(tmp_path, "\n".join(lines))
-        words = [word for sentence in split.sentences for word in sentence.words]
-        assert words == [line.split()[0] for line in lines if line.strip() and not line.startswith("-DOC")]
-        assert [tag for sentence in tags(split) for tag in sentence] == [
-            line.split()[1] for line in lines if line.strip() and not line.startswith("-DOC")
-        ]
 
 
 # --- The rows that the model reads -----------------------------------------------------------------------

@@ -104,12 +104,3 @@ def test_from_training_to_answers_of_new_questions(model, short_data, tmp_path, 
     assert all(
         0 < line["probability"] <= 1 and CONTEXT[line["start"] : line["end"]] == line["answer"] for line in lines
     )
-
-
-def test_empty_answers_name_the_flag_that_they_need(tmp_path):
-    qas = [{"id": "a", "question": "q", "answers": [{"text": "old", "answer_start": 0}]}]
-    qas += [{"id": "b", "question": "q", "answers": [], "is_impossible": True}]
-    path = tmp_path / "new.json"
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "old house", "qas": qas}]}]}))
-    with pytest.raises(ValueError, match=r"question 'b'.*for data with unanswerable questions give --version_2_with"):
-        read_new_questions(path)

@@ -1,7 +1,6 @@
 """The windows of long contexts are those of Google's code, of which this file contains a port."""
 
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from transformers import AutoTokenizer
 
 from bert_training.tasks.squad.questions import Question, read_squad
 from bert_training.tasks.squad.windows import build_windows, check_lengths, lost_at_lengths, max_context, window_starts
-from modeling_bert_repro.qa_pipeline import _max_context
 from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
 
@@ -130,31 +128,6 @@ def test_max_context_as_in_googles_comment():
     # These are worked by hand, with the score min(left, right) + 0.01 * length of every token in every span.
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1]]
     assert sum(int(b.sum()) for b in best) == 12
-
-
-def test_max_context_of_a_long_text_needs_memory_for_its_tokens_only():
-    first = np.arange(400) * 128
-    tracemalloc.start()
-    best = max_context(first, np.full(400, 318))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    tokens = first[-1] + 318
-    assert sum(map(sum, best)) == tokens  # each token counts once
-    assert peak < 100 * tokens < 8 * 400 * tokens  # the last is a table of all windows and tokens
-    other = _max_context(first.tolist(), [318] * 400)
-    assert all((ours == torchs.numpy()).all() for ours, torchs in zip(best, other))
-
-
-def test_max_context_weighs_the_length_of_the_window():
-    """With Google's sizes the 0.01 per token matters: a last window that is 115 tokens shorter loses 1.15."""
-    spans = [(0, 317), (127, 202)]
-    best = max_context(*np.array(spans).T)
-    assert [b.tolist() for b in best] == [
-        [google_is_max_context(spans, w, offset + i) for i in range(length)] for w, (offset, length) in enumerate(spans)
-    ]
-    # Token 222 has a right context of 94 in the first window and a left context of 95 in the second one. For token 223
-    # these are 93 and 96.
-    assert [bool(best[0][t]) for t in (222, 223)] == [True, False]
 
 
 def test_a_window_is_the_pair_that_the_tokenizer_itself_makes(tokenizer):
