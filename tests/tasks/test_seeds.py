@@ -239,7 +239,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
 
 
 def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
-    """The report and the submission would read the series instead."""
+    """The report would read the series instead."""
     args = GlueArguments(output_dir=str(tmp_path), config_name="tiny", tokenizer_name="x")
     done: list = []
     seeds.run_all(args, done.append)
