@@ -60,8 +60,8 @@ def find_teacher(
     tokenizer: PreTrainedTokenizerBase,
     labels: tuple[str, ...] = (),
     problem_type: ProblemType | None = None,
-) -> Teacher | None:
-    """The teacher that the flags name, checked as far as its files other than the weights allow; None without one.
+) -> Teacher:
+    """The teacher that the flags name, checked as far as its files other than the weights allow.
 
     Args:
         args: the flags of a script whose longest input is ``max_seq_length``.
@@ -74,8 +74,7 @@ def find_teacher(
         ValueError: it is no model of this class, or one for other classes, with another vocabulary, or with too few
             positions; or a flag of teachers has no effect on these data.
     """
-    if args.teacher is None:
-        return None
+    assert args.teacher is not None
     kind: Kind = KINDS[problem_type] if labels else "span"
     config = checkpoint_config(args.teacher, "--teacher")
     _check_head(args.teacher, config, head)

@@ -91,7 +91,8 @@ class Classifier(FineTuningTask[Logits]):
         labelled_texts.check_flags(args, data)
         labelled_texts.weigh(args, data)
         self.problem_type, self.per_token = data.problem_type, args.label_token in LAST_TOKEN
-        self.teacher = find_teacher(args, network, tokenizer, data.label_names, data.problem_type)
+        if args.teacher:
+            self.teacher = find_teacher(args, network, tokenizer, data.label_names, data.problem_type)
         self.reading = Reading.of_flags(args)
         self.features = labelled_texts.features(data, tokenizer, args.max_seq_length, self.reading)
         if self.training:
@@ -115,7 +116,9 @@ class Classifier(FineTuningTask[Logits]):
         facts = self.data.stored_facts()
         if self.training:
             store_facts(model.config, **facts)
-        run.add_facts(**facts, **origin_of_thresholds(self.data.task, self.config, self.training))
+        run.add_facts(**facts)
+        if self.data.task.several_labels:
+            run.add_facts(thresholds=origin_of_thresholds(self.config, self.training))
         cut = {split: examples.cut for split, examples in self.data.splits.items()}
         length, positions = self.args.max_seq_length, self.config.max_position_embeddings
         other = [] if self.reading.in_windows else longer_inputs(length, positions)

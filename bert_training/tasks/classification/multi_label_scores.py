@@ -42,11 +42,9 @@ def thresholds_of(task: Task, config: PretrainedConfig) -> Thresholds:
     return (stored_thresholds(config) or [USUAL] * len(task.labels or ())) if task.several_labels else None
 
 
-def origin_of_thresholds(task: Task, config: PretrainedConfig, training: bool) -> dict[str, str]:
-    """A fact for run.json: where the thresholds of a run are from; {} if a text has no several labels."""
-    if not task.several_labels:
-        return {}
-    return {"thresholds": "found" if training else "usual" if stored_thresholds(config) is None else "stored"}
+def origin_of_thresholds(config: PretrainedConfig, training: bool) -> str:
+    """A fact for run.json: where the thresholds of a run are from."""
+    return "found" if training else "usual" if stored_thresholds(config) is None else "stored"
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:

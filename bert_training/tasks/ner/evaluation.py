@@ -52,7 +52,8 @@ class Tagger(FineTuningTask[Tagged]):
             config = with_labels(config, with_types(names))
         data = load_data(args, config_labels(config), stored_cutting(config))
         super().__init__(args, config, tokenizer, network, data)
-        self.teacher = find_teacher(args, network, tokenizer, data.label_names, "single_label_classification")
+        if args.teacher:
+            self.teacher = find_teacher(args, network, tokenizer, data.label_names, "single_label_classification")
         self.rows = {
             split: tagged_text.build_rows(part, tokenizer, args.max_seq_length, args.context)
             for split, part in data.splits.items()

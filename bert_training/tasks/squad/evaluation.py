@@ -51,7 +51,8 @@ class AnswerFinder(FineTuningTask[Answers]):
         lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
         check_lengths(*lengths)
         super().__init__(args, config, tokenizer, network, load_data(args))
-        self.teacher = find_teacher(args, network, tokenizer)
+        if args.teacher:
+            self.teacher = find_teacher(args, network, tokenizer)
         self.windows = {
             split: build_windows(part, tokenizer, *lengths, with_answers=split == "train")
             for split, part in self.data.splits.items()
