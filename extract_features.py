@@ -41,7 +41,6 @@ import modeling_bert_repro
 from bert_training.engine.errors import report_errors
 from bert_training.engine.precision import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
-from bert_training.files.locks import hold, release
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.tokenizers import chosen_tokenizer
 from bert_training.networks.initial_weights import load_network
@@ -58,10 +57,8 @@ def main(argv: list[str] | None = None) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     target = Path(args.output_file)
-    lock = target.with_name(f".{target.name}.lock")
-    exists = f"--output_file {target} exists; give another name that ends in .jsonl or .npz, or delete it"
     if target.exists() or target.suffix not in (".jsonl", ".npz"):
-        raise UserError(exists if target.exists() else f"--output_file {target}: expected a name in .jsonl or .npz")
+        raise UserError(f"--output_file {target}: expected a new name that ends in .jsonl or .npz")
     config = checkpoint_config(args.model_name_or_path)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
@@ -73,10 +70,6 @@ def main(argv: list[str] | None = None) -> None:
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model
     make_folder(target.parent)
-    hold(lock, f"--output_file {target}: another process is writing it; give another name")
-    if target.exists():  # another process has finished it since
-        release(lock)
-        raise UserError(exists)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     keep_cudnn_from_attention()
     extracted = feature_extraction.extract(
@@ -84,7 +77,6 @@ def main(argv: list[str] | None = None) -> None:
     )
     vectors = tqdm(extracted, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
     feature_extraction.write_vectors(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
-    release(lock)
     split = sum(len(windows) > 1 for windows in lines)
     cut = sum(row.cut for windows in lines for row in windows)
     done = f", {split:,} of them in several windows" if split else f", {cut:,} of them cut" if cut else ""

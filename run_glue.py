@@ -28,7 +28,6 @@ A network that was pre-trained with --objective ltr needs --label_token last, or
 """
 
 import sys
-from functools import partial
 
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.parsing import check_command_line, parse_arguments
@@ -47,10 +46,8 @@ from bert_training.engine.output_folder import nothing_to_do
 from bert_training.inputs.models import open_model
 from bert_training.tasks.classification.evaluation import Classifier
 from bert_training.tasks.classification.labelled_texts import ClassificationData
-from bert_training.tasks.fine_tuning import Tune, build_task_network, choose_encoder, fine_tune, finish
+from bert_training.tasks.fine_tuning import Tune, build_task_network, fine_tune, finish
 from bert_training.tasks.seeds import run_all
-from bert_training.tasks.task_data import record_origin, with_labels
-from bert_training.tasks.teachers import find_teacher, give_lesson
 from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification
 
 
@@ -58,7 +55,7 @@ def main(argv: list[str] | None = None, tune: Tune = fine_tune) -> None:
     """Fine-tune as the flags say: one run, or a series of runs.
 
     Args:
-        tune: what is done with the network, the data and their evaluation; ``bert-repro export`` only evaluates.
+        tune: what is done with the network and the task; ``bert-repro export`` only evaluates.
     """
     run_all(parse_arguments(GlueArguments, argv, defaults_of_model), lambda args: run_alone(args, tune))
 
@@ -68,28 +65,15 @@ def run_alone(args: GlueArguments, tune: Tune = fine_tune, data: ClassificationD
     if nothing_to_do(args):
         return
     config, tokenizer = open_model(args, label_at_cls=args.label_token == "cls")
-    network = network_class(args)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
-    task = Classifier(args, config, tokenizer, network.__name__, data)
-    data = task.data
-    teacher = find_teacher(args, network, tokenizer, data.label_names, data.problem_type)
+    task = Classifier(args, config, tokenizer, network_class(args), data)
 
     run = start_run(args)
-    labelled = with_labels(config, data.label_names, data.problem_type)
-    may_be_new = ("classifier.", "bert.pooler.", "lstm.")
-    encoder = choose_encoder(args, modeling_bert_repro.BertModel) if args.label_token == "bilstm" else None
-    model, initial_weights = build_task_network(
-        run, network, labelled, config, may_be_new, task.training, encoder_class=encoder
-    )
-    origin = record_origin(run, data, tokenizer, initial_weights)
+    model, origin = build_task_network(run, task)
     task.describe(run, model)
-
-    train = task.train_features()
-    lesson = give_lesson(run, teacher, model, train, task.at_the_end, task.prepare)
-    evaluate = partial(task.evaluate, run)
-    tuned = tune(run, model, origin, train, evaluate, task.metric, task.loss_arguments, lesson)
+    tuned = tune(run, model, origin, task)  # the loop, with its evaluations
     task.finish(run, model, tuned)
-    finish(run, tuned, tokenizer, data.name)
+    finish(run, tuned, task)
 
 
 def network_class(args: GlueArguments) -> type[PreTrainedModel]:

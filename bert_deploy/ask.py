@@ -44,9 +44,9 @@ from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.classification.verdicts import DIGITS, judge_of, not_read
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
-from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
+from bert_training.tasks.stored_flags import stored_settings
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError

@@ -10,6 +10,7 @@ import io
 import runpy
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -88,10 +89,8 @@ def open_script(script: str, flags: dict[str, Any]) -> Opened:
     """Let a script read its data. Raises ValueError if it refuses the flags or the data."""
     found: list[Opened] = []
 
-    def tune(
-        _: Any, model: PreTrainedModel, origin: Any, train: Any, evaluate: Any, metric: str, *__: Any, **___: Any
-    ) -> NoReturn:
-        found.append(Opened(model.config, evaluate, metric, origin.data))
+    def tune(run: Any, model: PreTrainedModel, origin: Any, task: Any) -> NoReturn:
+        found.append(Opened(model.config, partial(task.evaluate, run), task.metric, origin.data))
         raise _Done
 
     main, said = runpy.run_path(path_of(script))["main"], io.StringIO()
@@ -176,17 +175,18 @@ class Validation:
         return name if known and goodness(name, 1.0) > 0 else self.opened.metric
 
 
-def answers_of(outcome: Any, config: PretrainedConfig) -> list[Any]:
+def answers_of(outcome: Mapping[str, Any], config: PretrainedConfig) -> list[Any]:
     """What the evaluation of a script answers, row by row; None in place of a score.
 
     Args:
-        outcome: the answers to questions, the tags of sentences, or logits, which may be those of several splits.
+        outcome: of each split the answers to questions, the tags of sentences, or logits.
     """
-    if hasattr(outcome, "predictions"):
-        return [*outcome.predictions.values()]
-    if hasattr(outcome, "tags"):
-        return outcome.tags
-    logits = np.concatenate([*outcome.values()] if isinstance(outcome, Mapping) else [outcome])
+    first = next(iter(outcome.values()))
+    if hasattr(first, "predictions"):
+        return [*first.predictions.values()]
+    if hasattr(first, "tags"):
+        return first.tags
+    logits = np.concatenate([*outcome.values()])
     if config.problem_type == "multi_label_classification":
         thresholds = stored_thresholds(config) or [0.5] * logits.shape[-1]
         return gives(probabilities(logits), thresholds).tolist()

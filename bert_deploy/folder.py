@@ -35,9 +35,8 @@ from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bf
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.classification.verdicts import Verdict, judge_of
-from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.windows import check_lengths
-from bert_training.tasks.stored_flags import stored_length
+from bert_training.tasks.stored_flags import stored_length, stored_settings
 from modeling_bert_repro import lstm_heads
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens, text_tokenizer

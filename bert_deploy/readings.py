@@ -24,8 +24,8 @@ from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, wor
 from bert_training.tasks.ner.schemes import plain_labels, with_types
 from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from bert_training.tasks.squad.questions import Question
-from bert_training.tasks.squad.settings import stored_settings
 from bert_training.tasks.squad.threshold import stored_threshold
+from bert_training.tasks.stored_flags import stored_settings
 from tokenization.errors import UserError
 
 ROWS_AT_ONCE = 8  # of a forward pass; sorted by length, so that little is padding

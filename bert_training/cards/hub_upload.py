@@ -5,7 +5,7 @@
 
 The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves, the
 counts of which class was taken for which, run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other
-files of the folder are not: predictions, answers.html, submissions, checkpoints and corpora contain texts of the data,
+files of the folder are not: predictions, checkpoints and corpora contain texts of the data,
 which the user may not be allowed to publish.
 
 run.json contains the command and the names of the data files. In the uploaded copy, files and folders have their names
@@ -14,7 +14,6 @@ writes that way; the uploaded hashes.json has the hashes of the copies, and of a
 hash that it should have. The files in the folder are not changed.
 """
 
-import argparse
 import hashlib
 import shlex
 import sys
@@ -30,6 +29,7 @@ from bert_training.cards.markdown import one_line
 from bert_training.cards.publishing import CONFIGS, published, published_card, published_config
 from bert_training.files.atomic import json_text
 from bert_training.files.hashing import HASHES, MODULES, hashes_record, is_plain_name, sha256
+from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.json_files import fields_of, read_json
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
@@ -38,8 +38,7 @@ FILES = (
     *("config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
-    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", HASHES),
-    *("confusion.json", "confusion_*.png"),
+    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png", "confusion.json", HASHES),
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *(f"{MODULES}/config.json", f"{MODULES}/model.safetensors"),
 )
@@ -117,7 +116,7 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     """Upload a finished folder in one commit; files that have not changed since the last upload are not sent again.
 
     Args:
-        private: visibility of a new repository. An existing one keeps its own, which is printed with `say`.
+        private: visibility of a new repository. An existing one keeps its own, as the last line says.
         dry_run: only list the files, which needs neither network nor token.
 
     Raises:
@@ -126,8 +125,13 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     folder = Path(folder)
     files = published_files(folder, repo_id)
     if dry_run:
-        say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
-        _list(folder, files, say)
+        say(f"would upload to {repo_id}, {'private' if private else 'public'} if it is new:")
+        for name, content in files.items():
+            changed = "  (without folders of this machine)" if isinstance(content, str) and name != HASHES else ""
+            say(f"  {name}{changed}")
+        sent = {name.partition("/")[0] for name in files}
+        left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
+        say(f"stays here: {', '.join(left) or 'nothing'}")
         return
     if not sys.stderr.isatty():
         huggingface_hub.utils.disable_progress_bars()
@@ -143,32 +147,12 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     except Exception as error:  # of the client, of its HTTP library and of Python
         command = f"bert-repro upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
         raise UserError(f"{one_line(error)}; {folder} is complete, upload it then with {command}") from None
-    asked = "" if is_private == private else f"; it was there, and is not made {_visibility(private)}"
-    say(f"{len(files)} files uploaded: {api.endpoint}/{repo_id} ({_visibility(is_private)}{asked})")
-
-
-def _list(folder: Path, files: dict[str, Path | str], say: Callable[[str], None]) -> None:
-    for name, content in files.items():
-        changed = ", without folders of this machine" if isinstance(content, str) and name != HASHES else ""
-        size = len(content.encode()) if isinstance(content, str) else content.stat().st_size
-        say(f"  {name}  {size:,} bytes{changed}")
-    sent = {name.partition("/")[0] for name in files}
-    left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in sent)
-    say(f"stays here: {', '.join(left) or 'nothing'}")
-
-
-def _visibility(private: bool) -> str:
-    return "private" if private else "public"
+    say(f"{len(files)} files uploaded: {api.endpoint}/{repo_id} ({'private' if is_private else 'public'})")
 
 
 def main(argv: list[str] | None = None) -> None:
     """Upload a finished folder, or with --hub_dry_run list what would be uploaded."""
-    parser = argparse.ArgumentParser(
-        prog="bert-repro upload",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_parser("upload", __doc__)
     parser.add_argument("folder", help="Output folder of a finished run.")
     parser.add_argument("--hub_model_id", required=True, help="Repository: USER/NAME.")
     parser.add_argument(

@@ -16,7 +16,6 @@ import jinja2
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from markupsafe import Markup
 
-from bert_training.cards.confusion import COUNTS, most_confused, picture_of
 from bert_training.cards.curves import CURVES, MARGIN, counted_start, unigram_entropy
 from bert_training.cards.markdown import code, one_line, plain
 from bert_training.cards.metrics import METRICS, metrics_of
@@ -37,6 +36,8 @@ OWN_DATA = ("train_file", "validation_file", "test_file", "data_dir", "dataset_n
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 TEST = "test_"  # how the names of results of test data begin
 MOST_CLASSES = 30  # in the table of a split; of more, those with the lowest F1
+MOST_PAIRS = 10  # of classes that are taken for each other
+CONFUSION = "confusion.json"
 
 
 def write_model_card(
@@ -173,16 +174,15 @@ def _of_the_use(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_the_folder(folder: Path, run: dict[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What the card says from other files of the folder: curves, pictures of classes, temperature."""
+    """What the card says from other files of the folder: curves, classes, temperature."""
     events = read_events(folder / "metrics.jsonl") if (folder / "metrics.jsonl").exists() else []
-    classes, confused = {}, fields_of(folder / COUNTS)
+    classes, confused = {}, fields_of(folder / CONFUSION)
     for split, kind in (("validation", "eval"), ("test", "test")):
         if (by_class := metrics.get(f"{kind}_by_class")) and "thresholds" not in run:
             worst = sorted(by_class.items(), key=lambda one: one[1]["f1"])[:MOST_CLASSES]
             shown = worst if len(by_class) > MOST_CLASSES else list(by_class.items())
-            picture = picture_of(split) if (folder / picture_of(split)).exists() else None
             pairs = most_confused(confused.get(split, {}))
-            classes[split] = {"rows": shown, "of": len(by_class), "picture": picture, "pairs": pairs}
+            classes[split] = {"rows": shown, "of": len(by_class), "pairs": pairs}
     temperature = None
     if "thresholds" not in run and not SCRIPTS[run["script"]].pretrains:  # its start may have been calibrated
         temperature = (fields_of(folder / "config.json").get("fine_tuning") or {}).get("temperature")
@@ -194,6 +194,21 @@ def _of_the_folder(folder: Path, run: dict[str, Any], metrics: Mapping[str, Any]
         "classes": classes,
         "temperature": temperature,
     }
+
+
+def most_confused(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[int, str, str, int]]:
+    """(rows, class, class that they were taken for, all rows of the first), for the pairs with the most rows.
+
+    Args:
+        counts: class -> the class that its rows were taken for -> the number of rows.
+    """
+    pairs = [
+        (count, name, other, sum(row.values()))
+        for name, row in counts.items()
+        for other, count in row.items()
+        if other != name
+    ]
+    return sorted(pairs, key=lambda pair: -pair[0])[:MOST_PAIRS]
 
 
 def _of_test_data(metrics: Mapping[str, Any]) -> dict[str, Any]:

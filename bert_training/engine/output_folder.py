@@ -23,10 +23,10 @@ WRITTEN = (
     r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
     r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
     r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout|lstm_heads)\.py",
-    r"predictions_(validation|test)\.(csv|jsonl)|confusion\.json|confusion_(validation|test)\.png",
-    r"(nbest_|span_)?predictions\.json|null_odds\.json|answers\.html",
+    r"predictions_(validation|test)\.(csv|jsonl)|confusion\.json",
+    r"(nbest_|span_)?predictions\.json|null_odds\.json",
     r"(validation|test)\w*_(predictions|spans|answers|null_odds)\.\w+",
-    r"(AX|CoLA|MNLI-mm?|MRPC|QNLI|QQP|RTE|SST-2|STS-B|WNLI|custom|builtin_\w+)\.tsv",
+    r"(AX|CoLA|MNLI-mm?|MRPC|QNLI|QQP|RTE|SST-2|STS-B|WNLI|builtin_\w+)\.tsv",
 )
 
 

@@ -1,6 +1,6 @@
 """Texts that are longer than the model allows: cut at --max_seq_length, or read in overlapping rows (``rows_around``).
 
-Texts that are cut are counted, said and recorded, and refused if nothing else is left.
+Texts that are cut are counted, said and recorded.
 
 A tokenizer cuts in silence; classes and endings would then be learnt, and predicted, from whatever is left.
 """
@@ -12,7 +12,6 @@ from typing import Any
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from bert_training.inputs.flags.fine_tuning import GlueArguments, SwagArguments
 from tokenization.errors import UserError
 
 ROWS = ("input_ids", "token_type_ids")
@@ -26,8 +25,6 @@ class CutTexts:
         cut: how many of them.
         examples: how many there are.
         first: the place of the first one; "" if none was cut.
-        alike: how many can no longer be told apart: all of them, if all are the same after the cut; in multiple choice,
-            those whose choices are.
         tokens: of all examples before the cut, with the special tokens.
         lost: how many of these tokens the model does not see.
         longest: the tokens of the longest input.
@@ -39,7 +36,6 @@ class CutTexts:
     cut: int = 0
     examples: int = 0
     first: str = ""
-    alike: int = 0
     tokens: int = 0
     lost: int = 0
     longest: int = 0
@@ -62,27 +58,6 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int, 
     if max_length < needed:
         ends = " for the beginning and the end of" if least > 1 else " for"
         raise UserError(f"--max_seq_length {max_length} leaves no room{ends} the text; give {needed} or more")
-
-
-def refuse_alike(split: str, found: CutTexts, limit: str, instead: str = "") -> None:
-    """Raise UserError if all training examples are the same for the tokenizer.
-
-    Args:
-        limit: the flag that says where they are cut, with its value.
-        instead: another way to read them, as words of a command.
-    """
-    if split == "train" and found.alike == found.examples > 1:
-        remedy = f"raise {limit.split()[0]}{f', give {instead}' if instead else ''}, or shorten or split the texts"
-        cut = f"{found.cut:,} of them are longer than {limit} and were cut; {remedy}"
-        raise UserError(
-            f"{found.first or split}: in this and all other training examples ({found.examples:,}) nothing differs for "
-            f"the tokenizer, so that there is nothing to learn; {cut if found.cut else 'is this the text?'}"
-        )
-
-
-def count_alike(rows: Sequence[Sequence[Any]]) -> int:
-    """The number of rows if all are the same, otherwise 0."""
-    return len(rows) if all(row == rows[0] for row in rows) else 0
 
 
 def encode_cut(
@@ -137,66 +112,35 @@ def encode_whole(tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[
     return tokenizer(*map(list, columns), truncation=False, verbose=False, **options)
 
 
-def summarise_cut(
-    rows: Sequence[int], examples: int, where: Callable[[int], str], alike: int, **counts: int
-) -> CutTexts:
-    """What is said of a split whose examples with these numbers were cut; for the counts see ``CutTexts``."""
-    return CutTexts(len(rows), examples, where(rows[0]) if rows else "", alike, **counts)
-
-
-def report_cut(
-    run: Run[GlueArguments] | Run[SwagArguments],
-    splits: Mapping[str, CutTexts],
-    positions: int,
-    instead: str = "",
-) -> None:
-    """Print how long the inputs are, and one line if some were cut; record the counts of all splits.
+def report_cut(run: Run[Any], splits: Mapping[str, CutTexts], limit: str, remedies: Sequence[str]) -> None:
+    """Print how long the inputs are, and a line for every split in which some were cut; record the counts.
 
     Args:
-        positions: the longest input that the network can read.
-        instead: as in ``refuse_alike``.
+        limit: the flag beyond which a text is cut, with its value.
+        remedies: what the user can do.
     """
-    length = run.args.max_seq_length
     run.add_facts(cut_at_max_seq_length={split: part.facts() for split, part in splits.items()})
     longest = ", ".join(f"{split} {part.longest:,}" for split, part in splits.items())
-    none = "" if any(part.cut or part.in_several for part in splits.values()) else "; nothing is cut"
-    run.say(f"longest inputs in tokens: {longest} (--max_seq_length {length}){none}")
+    run.say(f"longest inputs in tokens: {longest} (--max_seq_length {run.args.max_seq_length})")
     for split, part in splits.items():
         if part.windows:
             run.say(
                 f"{split}: {part.in_several:,} of {part.examples:,} examples are read in several windows; there are "
                 f"{part.windows:,} windows in all"
             )
-    if cut := {split: part for split, part in splits.items() if part.cut}:
-        counts = ", ".join(
-            f"{split}: {part.cut:,} of {part.examples:,} examples ({100 * part.cut / part.examples:.1f} %)"
-            for split, part in cut.items()
-        )
-        parts = [*cut.values()]
-        alike, lost, tokens = (sum(getattr(part, name) for part in parts) for name in ("alike", "lost", "tokens"))
-        told = f", after which {alike:,} cannot be told apart" if alike else ""
-        run.say(
-            f"warning: {counts} {_what_was_done(run.args)}, the first: {parts[0].first}{told}; {lost:,} of {tokens:,} "
-            f"tokens ({100 * lost / tokens:.1f} %) are not read; "
-            f"{_remedy(run.args, positions, max(part.most_windows for part in parts), instead)}"
-        )
+        if part.cut:
+            share, lost = 100 * part.cut / part.examples, 100 * part.lost / part.tokens
+            most = f"; --max_windows {part.most_windows} reads all" if part.windows else ""
+            run.say(
+                f"warning: {split}: {part.cut:,} of {part.examples:,} examples ({share:.1f} %) "
+                f"are longer than {limit} and were cut, the first: {part.first}; {part.lost:,} of {part.tokens:,} "
+                f"tokens ({lost:.1f} %) are not read; {', or '.join(remedies)}{most}"
+            )
 
 
-def _what_was_done(args: GlueArguments | SwagArguments) -> str:
-    how = getattr(args, "long_texts", "cut")
-    if isinstance(args, GlueArguments) and how == "windows":
-        return f"need more than --max_windows {args.max_windows} and were cut"
-    middle = " in their middle" if how == "head_tail" else ""
-    return f"are longer than --max_seq_length {args.max_seq_length} and were cut{middle}"
-
-
-def _remedy(args: GlueArguments | SwagArguments, positions: int, most_windows: int, instead: str) -> str:
-    if isinstance(args, GlueArguments) and args.long_texts == "windows":
-        return f"--max_windows {most_windows} reads all of them, and needs the memory for so many windows of a text"
-    ways = f"{f'give {instead}, or ' if instead else ''}split the texts"
-    if args.max_seq_length < positions:
-        return f"give --max_seq_length up to {positions}, the model's maximum, or {ways}"
-    return f"the model reads no more, so {ways}"
+def longer_inputs(max_seq_length: int, positions: int) -> list[str]:
+    """The remedy for inputs that are cut, if the network has more positions."""
+    return [f"give --max_seq_length up to {positions}"] if max_seq_length < positions else []
 
 
 def rows_around(parts: Iterable[tuple[int, int]], num_tokens: int, room: int) -> dict[int, list[int]]:

@@ -1,18 +1,18 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
-import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
-from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+import transformers
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.engine.batches import Features, evaluation_due, step_batches, steps_for
+from bert_training.engine.batches import evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
     begin_anew,
@@ -25,6 +25,7 @@ from bert_training.engine.checkpoint import (
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.output_folder import upload_finished
+from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
 from bert_training.engine.state import Origin, prepared_state
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
@@ -44,85 +45,169 @@ from bert_training.networks.initial_weights import (
 )
 from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags
-from bert_training.tasks.teachers import Lesson
+from bert_training.tasks.task_data import (
+    ProblemType,
+    TaskData,
+    check_vocabulary,
+    metric_of,
+    record_origin,
+    results_of,
+    with_labels,
+)
+from bert_training.tasks.teachers import Teacher, give_lesson
 from tokenization.errors import UserError
 
 Outcome = TypeVar("Outcome")
-Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]
-"""(prepared model, optimiser steps done) -> the results to record, and whatever else the script makes of them."""
 
 
 class Tuned(NamedTuple, Generic[Outcome]):
     """A prepared model, and what ``evaluate`` returned for its present weights (``results`` and ``outcome``)."""
 
     model: torch.nn.Module
-    results: dict
-    outcome: Outcome
+    results: dict[str, Any]
+    outcome: dict[str, Outcome]
     trained: bool
     best: Best
 
 
 Tune = Callable[..., Tuned[Any]]
-"""What a script does with its network, training data and evaluation: ``fine_tune``, or what has the same arguments."""
+"""What a script does with its network and its task: ``fine_tune``, or what has the same arguments."""
 
 
-def build_task_network(
-    run: Run[FineTuningArguments],
-    cls: type[PreTrainedModel],
-    config: BertConfig,
-    checkpoint_config: BertConfig,
-    may_be_new: tuple[str, ...],
-    training: bool,
-    encoder_class: type[PreTrainedModel] | None = None,
-) -> tuple[PreTrainedModel, dict[str, str] | None]:
-    """The network that the flags ask for, and the hashes of its initial weights.
+class FineTuningTask(Generic[Outcome]):
+    """What a run is about: its data, the inputs of its network, how it is evaluated, and what it predicts.
 
-    The checkpoint's head is kept if its classes match and replaced otherwise; a printed line says which.
+    Each script has one such class. ``Outcome`` is what a network says of a split, such as its answers to questions.
 
     Args:
-        config: the config of the model to build, with the labels of the task.
-        checkpoint_config: the config of the checkpoint.
-        may_be_new: prefixes of weights that may be newly initialised.
-        training: whether there is training data.
-        encoder_class: the encoder inside ``cls`` if ``cls`` is a network that only this project has, see
-            ``choose_encoder``; None if ``cls`` is a class of ``modeling_bert_repro``, which transformers has as well.
+        config: of the checkpoint.
+        tokenizer: the one of the run.
+        network: the class of the network.
 
-    Returns:
-        The network, and file -> SHA-256 of the checkpoint's weights; None if all weights are new.
+    Attributes:
+        features: the inputs of every split, with the labels and weights of the rows.
+        metric: the key of the results by which the best evaluation is chosen.
+        training: whether there is training data.
+        may_be_new: prefixes of weights that may be newly initialised.
+        per_token: whether the network gives every token an output of its own.
+        shown: the values that an evaluation prints.
+
+    Raises:
+        ValueError: the data does not fit the flags or the model.
+    """
+
+    may_be_new: tuple[str, ...] = ("classifier.", "bert.pooler.")
+    per_token = False
+    shown: tuple[str, ...] = ()
+    problem_type: ProblemType | None = None
+    teacher: Teacher | None = None
+    features: dict[str, Any]
+
+    def __init__(
+        self,
+        args: Any,
+        config: BertConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        network: type[PreTrainedModel],
+        data: TaskData,
+    ):
+        self.args, self.config, self.tokenizer, self.network, self.data = args, config, tokenizer, network, data
+        check_vocabulary(data, tokenizer)
+        self.metric, self.training = metric_of(args, data), "train" in data.splits
+
+    @property
+    def loss_arguments(self) -> dict[str, Any]:
+        """Further arguments of the network in training, see ``tasks/loss_weights.py``."""
+        return {}
+
+    def prepare(self, network: PreTrainedModel) -> None:
+        """Make a network, also a teacher, read the inputs as the flags say."""
+
+    def describe(self, run: Run[Any], model: PreTrainedModel) -> None:
+        """Record and print how the data is read; store in the model's config what later commands need."""
+
+    def predict(self, run: Run[Any], model: torch.nn.Module, split: str) -> dict[str, Any]:
+        """The outputs of a network for a split, and the mean loss if its rows have labels."""
+        return predict(run, model, self.features[split], self.args.per_device_eval_batch_size, self.per_token)
+
+    def judge(self, run: Run[Any], model: torch.nn.Module, split: str) -> tuple[dict[str, Any], Outcome]:
+        """The scores of a split, {} if nothing is known of it, and what the network says of it."""
+        raise NotImplementedError
+
+    def write(self, folder: Path, split: str, outcome: Outcome) -> None:
+        """Write the files of predictions."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, run: Run[Any], model: torch.nn.Module, step: int, kind: str = "validation"
+    ) -> tuple[dict[str, Any], dict[str, Outcome]]:
+        """The results of the splits of a kind, by their names in all_results.json, and what the network says of each.
+
+        Args:
+            model: prepared by Accelerate.
+            step: the optimiser steps done.
+        """
+        results: dict[str, Any] = {}
+        outcome: dict[str, Outcome] = {}
+        for split in self.features:
+            if split.startswith(kind):
+                values, outcome[split] = self.judge(run, model, split)
+                shown = [f"{name} {values[name]:.4f}" for name in self.shown if name in values]
+                run.say(f"step {step}, {split}: {', '.join(shown) or 'predicted'}")
+                results |= results_of(split, values)
+        return results, outcome
+
+    def finish(self, run: Run[Any], model: PreTrainedModel, tuned: Tuned[Outcome]) -> None:
+        """Predict the test data, which happens here, once, and write all predictions.
+
+        Args:
+            model: the network, whose config is saved.
+            tuned: its results get those of the test data.
+        """
+        results, tested = self.evaluate(run, tuned.model, tuned.results["train_steps"], "test")
+        tuned.results.update(results)
+        for split, outcome in (tuned.outcome | tested).items() if run.is_main else ():
+            self.write(run.output_dir, split, outcome)
+
+
+def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTrainedModel, Origin]:
+    """The network that the flags ask for, with the outputs of the task, and what must be the same in a resumed run.
+
+    The checkpoint's head is kept if its classes match and replaced otherwise; a printed line says which.
 
     Raises:
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
-    args = run.args
-    initial_weights = None
-    replaced = ""
-    class_arguments = {} if encoder_class is None else {"encoder_class": encoder_class}
-    config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
+    args, cls, initial_weights, replaced = run.args, task.network, None, ""
+    config = with_labels(task.config, task.data.label_names, task.problem_type)
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
+    # A network that only this project has is controlled by transformers' encoder inside it.
+    shared = hasattr(transformers, cls.__name__)
+    inside = {} if shared or args.model_impl == "repro" else {"encoder_class": transformers.BertModel}
     if args.config_name:
-        model, new = cls(config, **class_arguments), ["all weights"]
+        model, new = cls(config, **inside), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        loaded = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
+        loaded = load_network(cls, args.model_name_or_path, task.may_be_new, config=config, **inside)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
-        replaced = _keep_or_replace_head(loaded, checkpoint_config)
+        replaced = _keep_or_replace_head(loaded, task.config)
         model, new, _ = loaded
         if kept := getattr(args, "kept_layers", None):
             numbers = ", ".join(map(str, kept))
             run.say(f"layers {numbers} of the {model.config.num_hidden_layers} of {args.model_name_or_path}")
-            model = with_layers(model, kept, **class_arguments)
-    if new and not training:
-        kind = class_in(checkpoint_config)
+            model = with_layers(model, kept, **inside)
+    if new and not task.training:
+        kind = class_in(task.config)
         hint = f". It is a {kind}: evaluate it with {opened_by()[kind]}" if kind and kind != cls.__name__ else ""
         raise UserError(
             f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated{hint}"
         )
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
-    if encoder_class is None:
+    if shared:
         model = as_implementation(model, args)
     if args.model_name_or_path:
-        report_stored(run, checkpoint_config)
-    if training:
+        report_stored(run, task.config)
+    if task.training:
         store_flags(model.config, args)
         base, rate, width = type(args).learning_rate, args.learning_rate, model.config.hidden_size
         if rate == scaled_rate(base, width) != base:
@@ -130,7 +215,8 @@ def build_task_network(
         if remark := untrained_positions(args):
             run.say(remark)
     prepare_for_training(model, args)
-    return model, initial_weights
+    task.prepare(model)
+    return model, record_origin(run, task.data, task.tokenizer, initial_weights)
 
 
 def untrained_positions(args: FineTuningArguments) -> str | None:
@@ -138,20 +224,16 @@ def untrained_positions(args: FineTuningArguments) -> str | None:
 
     Other checkpoints do not say how long their texts were.
     """
-    if not args.model_name_or_path:
-        return None
-    folder = Path(args.model_name_or_path)
+    folder = Path(args.model_name_or_path or "none")
     try:
         run = Record.read(folder)
     except (OSError, ValueError):
         return None
-    flags, script = run.flags, SCRIPTS.get(run.script)
-    if not (script and script.pretrains):
+    script, longest = SCRIPTS.get(run.script), run.flags.get("max_seq_length")
+    others = run.flags.get("model_name_or_path") or run.flags.get("keep_layers")  # whose positions it began with
+    if not (script and script.pretrains) or others or not isinstance(longest, int):
         return None
-    if flags.get("model_name_or_path") or flags.get("keep_layers"):  # it began with positions that others had trained
-        return None
-    longest = flags.get("max_seq_length")
-    if not isinstance(longest, int) or getattr(args, "max_seq_length", 0) <= longest:
+    if getattr(args, "max_seq_length", 0) <= longest:
         return None
     return (
         f"{folder} was pre-trained on texts of at most {longest} tokens: what the positions after them mean is learnt "
@@ -171,7 +253,10 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     other_classes = names and {*map(str.lower, names)} != {*map(str.lower, model.config.label2id or {})}
     if model.config.problem_type == "regression":
         other_classes = False  # whatever the one score is called
-    other_classes = other_classes or _gives_several(checkpoint_config) != _gives_several(model.config)
+    several = "multi_label_classification"
+    one_gives_several = several in (checkpoint_config.problem_type, model.config.problem_type)
+    if one_gives_several and checkpoint_config.problem_type != model.config.problem_type:
+        other_classes = True
     classifier = getattr(model, "classifier", None)
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
         draw_classifier(classifier, model.config.initializer_range)
@@ -182,40 +267,21 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     return f", in place of the checkpoint's head for {', '.join(classes)}"
 
 
-def _gives_several(config: PretrainedConfig) -> bool:
-    return config.problem_type == "multi_label_classification"
-
-
-def choose_encoder(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
-    """The encoder of a network that only this project has: our ``BertModel``, or transformers' for the control."""
-    return BertModel if args.model_impl == "transformers" else ours
-
-
 def fine_tune(
-    run: Run[FineTuningArguments],
-    model: PreTrainedModel,
-    origin: Origin,
-    train: Features | None,
-    evaluate: Evaluate[Outcome],
-    metric: str,
-    loss_arguments: Mapping[str, Any] = MappingProxyType({}),
-    lesson: Lesson | None = None,
+    run: Run[FineTuningArguments], model: PreTrainedModel, origin: Origin, task: FineTuningTask[Outcome]
 ) -> Tuned[Outcome]:
     """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked.
+
+    Without training data the model is only evaluated.
 
     Args:
         model: not yet prepared by Accelerate.
         origin: what must be the same in a resumed run, see ``record_origin``.
-        train: the training data; without it the model is only evaluated.
-        evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
-            record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
-            answers.
-        metric: the key of the results by which the best evaluation is chosen.
-        loss_arguments: further arguments of the model in training, see ``tasks/loss_weights.py``.
-        lesson: the training data with what a teacher says of them, instead of ``train``.
     """
-    if lesson:
-        train, origin = lesson.rows, dataclasses.replace(origin, teacher=lesson.weights)
+    train, metric = task.features.get("train"), task.metric
+    if train and task.teacher:
+        train = give_lesson(run, task.teacher, model, train, task.per_token, task.prepare)
+        origin = dataclasses.replace(origin, teacher=task.teacher.weights)
     args, size = run.args, run.global_batch_size
     if train:
         train = train.shuffled(args.seed)
@@ -234,77 +300,54 @@ def fine_tune(
         run.write_facts()
         begin_anew(run)
     batches: Any = step_batches(train, run, done, total_steps) if train else []
-    options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": loss_arguments}
+    options: dict[str, Any] = {"max_grad_norm": args.max_grad_norm, "loss_arguments": task.loss_arguments}
     for step in training_steps(run, state, batches, start_step=done, **options):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             record |= step.parts  # the terms of a student's loss
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, examples) and step.index < total_steps:
-            results, outcome = _evaluated(run, evaluate, model, step.index)
+            results, outcome = _evaluated(run, task, model, step.index)
             best.add(step.index, results, model)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
-    results, outcome = _evaluated(run, evaluate, model, total_steps)
+    results, outcome = _evaluated(run, task, model, total_steps)
     best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != total_steps:
-            _, outcome = evaluate(model, best.step)
-    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": total_steps}
+            _, outcome = task.evaluate(run, model, best.step)
+    seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
+    rate = state.totals.steps * size / seconds if seconds else 0
+    results |= {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
+    results |= {"train_steps": total_steps}
     return Tuned(model, results, outcome, bool(train), best)
 
 
-def predictions_of_splits(
-    tuned: Tuned[Outcome | None],
-    evaluate: Callable[[torch.nn.Module, int, str], tuple[dict, Outcome | None]],
-    splits: Iterable[str],
-) -> dict[str, Outcome]:
-    """The predictions for the validation and the test split, where there are such splits.
-
-    The test split is predicted here, once, by the finished model; its scores are added to ``tuned.results``.
-
-    Args:
-        evaluate: (prepared model, optimiser steps done, split) -> results and predictions.
-        splits: the names of the splits.
-    """
-    found = {"validation": tuned.outcome}
-    if "test" in splits:
-        results, found["test"] = evaluate(tuned.model, tuned.results["train_steps"], "test")
-        tuned.results.update(results)
-    return {split: outcome for split, outcome in found.items() if outcome is not None}
-
-
 def _evaluated(
-    run: Run[FineTuningArguments], evaluate: Evaluate[Outcome], model: torch.nn.Module, step: int
-) -> tuple[dict, Outcome]:
-    results, outcome = evaluate(model, step)
+    run: Run[Any], task: FineTuningTask[Outcome], model: torch.nn.Module, step: int
+) -> tuple[dict[str, Any], dict[str, Outcome]]:
+    results, outcome = task.evaluate(run, model, step)
     if results:
         run.log(event="eval", step=step, **results)
     return results, outcome
 
 
-def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """The time and the speed of all training steps, without evaluations and checkpoints."""
-    rate = sequences / seconds if seconds else 0
-    return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
-
-
-def finish(
-    run: Run[FineTuningArguments], tuned: Tuned[Any], tokenizer: PreTrainedTokenizerBase, data_name: str
-) -> None:
-    """Write the finished folder: model, tokenizer, curves, card and results; upload it with ``--push_to_hub``.
-
-    Args:
-        data_name: the name of the data set for the card.
-    """
+def finish(run: Run[Any], tuned: Tuned[Any], task: FineTuningTask[Any]) -> None:
+    """Write the finished folder: model, tokenizer, curves, card and results; upload it with ``--push_to_hub``."""
+    constant = task.data.baselines().get(task.metric)
+    if tuned.trained and constant is not None and (tuned.results.get(task.metric, math.inf) or 0) <= constant:
+        run.say(
+            f"warning: {task.metric} is no higher than {constant:.4g}, which one answer to every example reaches; "
+            f"change --learning_rate first (it was {run.args.learning_rate:g}), then try more epochs or examples"
+        )
     save_model_folder(run, tuned.model)
-    save_tokenizer(run, tokenizer, tuned.model)
+    save_tokenizer(run, task.tokenizer, tuned.model)
     if run.is_main:
         carry_modules(run.args.model_name_or_path, run.output_dir)
         if tuned.trained:
             draw_curves(run.output_dir)
-        write_model_card(run.output_dir, datasets=[data_name], metrics=tuned.results)
+        write_model_card(run.output_dir, datasets=[task.data.name], metrics=tuned.results)
     run.finish(tuned.results)
     tuned.best.clear()  # what only a resumed run would need
     run.say(f"finished: {run.output_dir}")

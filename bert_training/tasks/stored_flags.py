@@ -5,7 +5,7 @@ its flags; others may be added there:
 
     {"script": "run_glue.py", "max_seq_length": 256, "label_token": "cls", "bilstm_on_top": false}
 
-The lengths of ``run_squad.py`` are in ``config.question_answering`` instead (``squad/settings.py``).
+The lengths of ``run_squad.py`` are in ``config.question_answering`` instead.
 
 A command that begins with the weights of such a model takes the stored values as its defaults, if the head is one of
 the same script. A flag that is given wins, and a line of the output says what differs.
@@ -24,8 +24,6 @@ from bert_training.inputs.flags.recipes import hub_config, scaled_rate
 from bert_training.inputs.flags.scripts import heads_of, script_of
 from bert_training.inputs.json_files import read_object
 from bert_training.record import Record
-from bert_training.tasks.squad import settings
-from bert_training.tasks.squad.settings import THRESHOLD
 
 if TYPE_CHECKING:  # the command line is read before torch and transformers are loaded
     from transformers import BertConfig, PretrainedConfig
@@ -34,6 +32,11 @@ if TYPE_CHECKING:  # the command line is read before torch and transformers are 
 
 FIELD = "fine_tuning"
 FACT = "stored_with_the_model"
+QUESTIONS = "question_answering"  # the field of the config with the flags that answer questions
+THRESHOLD = "null_score_diff_threshold"  # that of models for questions without an answer (``squad/threshold.py``)
+# All are in tokens except n_best_size.
+OF_QUESTIONS = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
+DEFAULTS: dict[str, int] = {name: getattr(SquadArguments, name) for name in OF_QUESTIONS}
 RUN_OF_SERIES = re.compile(r"seed-\d+|fold-\d+")  # the folder of a run of a series
 
 
@@ -43,11 +46,11 @@ RUN_OF_SERIES = re.compile(r"seed-\d+|fold-\d+")  # the folder of a run of a ser
 def store_flags(config: "PretrainedConfig", args: FineTuningArguments) -> None:
     """Write to ``config`` how its model is fine-tuned, and remove what an earlier fine-tuning has left there."""
     cls = type(args)
-    vars(config).pop(settings.FIELD, None)
+    vars(config).pop(QUESTIONS, None)
     elsewhere: tuple[str, ...] = ()
     if isinstance(args, SquadArguments):
-        settings.store_settings(config, args)
-        elsewhere = settings.STORED
+        setattr(config, QUESTIONS, {name: getattr(args, name) for name in OF_QUESTIONS})
+        elsewhere = OF_QUESTIONS
     else:
         vars(config).pop(THRESHOLD, None)
     named = {name: getattr(args, name) for name in stored_names(cls) if name not in elsewhere}
@@ -67,13 +70,21 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any]) -> dict[str, A
     if not isinstance(architectures, list) or not {*map(str, architectures)} & heads_of(script):
         return {}
     found: dict[str, Any] = {}
-    if cls is SquadArguments and settings.FIELD in config:
-        found |= config[settings.FIELD]
-        found["version_2_with_negative"] = config.get(THRESHOLD) is not None  # unless FIELD says more, see below
+    if cls is SquadArguments:
+        found |= config.get(QUESTIONS, {})
     own = config.get(FIELD) or {}
     if isinstance(own, dict) and own.get("script") == script:
         found |= own
     return {name: found[name] for name in stored_names(cls) if name in found}
+
+
+def stored_settings(config: "PretrainedConfig") -> dict[str, int]:
+    """The flags that answer questions; for a model without them the defaults, reduced to fit its positions."""
+    longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
+    query = min(DEFAULTS["max_query_length"], longest // 4)
+    stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))
+    fitting = {"max_seq_length": longest, "max_query_length": query, "doc_stride": stride}
+    return DEFAULTS | fitting | getattr(config, QUESTIONS, {})
 
 
 def stored_length(config: "PretrainedConfig") -> int | None:

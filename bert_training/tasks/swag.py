@@ -19,17 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
+from bert_training.engine.run import Run
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import unchanged
 from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, read_rows
 from bert_training.tasks.classification.scores import accuracy
-from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, refuse_alike, summarise_cut
-from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit
+from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, longer_inputs, report_cut
+from bert_training.tasks.fine_tuning import FineTuningTask
+from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit, write_rows
 from tokenization.errors import UserError
 from tokenization.special_tokens import text_tokenizer
 
@@ -211,14 +213,11 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
 
     Raises:
-        ValueError: the length leaves no room for text, or no training example has endings that still differ.
+        ValueError: the length leaves no room for text.
     """
     tokenizer = text_tokenizer(tokenizer)
     check_room(max_length, tokenizer, 2)
-    found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
-    for split, part in data.splits.items():
-        refuse_alike(split, part.cut, f"--max_seq_length {max_length}")
-    return found
+    return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
 def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
@@ -236,19 +235,53 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
             column += [rows[name][first : first + choices] for first in range(0, len(found), choices)]
         cut |= dict.fromkeys(part.start + row // choices for row, length in enumerate(found) if length > max_length)
         lengths += found
-    alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
-    counts = {"tokens": sum(lengths), "lost": sum(max(0, length - max_length) for length in lengths)}
-    examples.cut = summarise_cut(
-        [*cut], len(examples), examples.where, alike, **counts, longest=max(lengths, default=0)
-    )
+    first = examples.where(next(iter(cut))) if cut else ""
+    lost = sum(max(0, length - max_length) for length in lengths)
+    longest = max(lengths, default=0)
+    examples.cut = CutTexts(len(cut), len(examples), first, tokens=sum(lengths), lost=lost, longest=longest)
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)
 
 
-def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
-    """The accuracy of logits (rows, C) against the numbers of the right choices, from 0 to 1."""
-    return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
+class EndingChooser(FineTuningTask[np.ndarray]):
+    """Multiple choice: the logits (rows, C) of the endings."""
+
+    args: SwagArguments
+    data: SwagData
+    shown = ("accuracy", "loss")
+
+    def __init__(
+        self,
+        args: SwagArguments,
+        config: BertConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        network: type[PreTrainedModel],
+    ):
+        super().__init__(args, config, tokenizer, network, load_data(args))
+        self.features = features(self.data, tokenizer, args.max_seq_length)
+
+    def describe(self, run: Run[SwagArguments], model: PreTrainedModel) -> None:
+        """Record and print how long the inputs are."""
+        cut = {split: part.cut for split, part in self.data.splits.items()}
+        length, positions = self.args.max_seq_length, self.config.max_position_embeddings
+        report_cut(run, cut, f"--max_seq_length {length}", [*longer_inputs(length, positions), "shorten the texts"])
+
+    def judge(self, run: Run[SwagArguments], model: torch.nn.Module, split: str) -> tuple[dict[str, Any], np.ndarray]:
+        """The accuracy and the loss of a split, {} if it has no labels, and the logits."""
+        outputs, labels = self.predict(run, model, split), self.data.splits[split].labels
+        logits = outputs["logits"]
+        values = {"accuracy": accuracy(logits.argmax(axis=1), labels), "loss": outputs["loss"]} if labels else {}
+        return values, logits
+
+    def write(self, folder: Path, split: str, outcome: np.ndarray) -> None:
+        """Write the chosen endings, and in a labelled split which are right."""
+        examples = self.data.splits[split]
+        write_predictions(folder / f"{split}_predictions.csv", examples, outcome)
+        chosen = outcome.argmax(axis=1).tolist()
+        if examples.labels:
+            sides = zip(examples.index, examples.labels, chosen, strict=True)
+            write_rows(folder, split, ({"id": id_, "true": label, "answer": one} for id_, label, one in sides))
 
 
 def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) -> None:
@@ -261,9 +294,3 @@ def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) ->
         writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
         for name, row in zip(examples.index, probabilities, strict=True):
             writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])
-
-
-def scored_rows(examples: SwagExamples, logits: np.ndarray) -> Iterator[dict[str, Any]]:
-    """What is right and what is chosen in a labelled split, for ``tasks/scored_rows.py``."""
-    for id_, label, chosen in zip(examples.index, examples.labels or (), logits.argmax(axis=1).tolist(), strict=True):
-        yield {"id": id_, "true": label, "answer": chosen}

@@ -26,7 +26,6 @@ from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 
 BATCH = 32  # rows of one forward pass; not a flag, because the rounding of the outputs depends on it
-LABELS_SHOWN = 10
 KINDS: dict[ProblemType | None, Kind] = {
     "single_label_classification": "classes",
     "multi_label_classification": "labels",
@@ -52,18 +51,6 @@ class Teacher(NamedTuple):
     order: list[int]
 
 
-class Lesson(NamedTuple):
-    """What a student is trained on.
-
-    Attributes:
-        rows: the training data, with the teacher's outputs.
-        weights: those of the teacher, file -> SHA-256.
-    """
-
-    rows: Features
-    weights: dict[str, str]
-
-
 # --- what a teacher may be ---------------------------------------------------------------------------------------
 
 
@@ -73,8 +60,8 @@ def find_teacher(
     tokenizer: PreTrainedTokenizerBase,
     labels: tuple[str, ...] = (),
     problem_type: ProblemType | None = None,
-) -> Teacher | None:
-    """The teacher that the flags name, checked as far as its files other than the weights allow; None without one.
+) -> Teacher:
+    """The teacher that the flags name, checked as far as its files other than the weights allow.
 
     Args:
         args: the flags of a script whose longest input is ``max_seq_length``.
@@ -87,8 +74,7 @@ def find_teacher(
         ValueError: it is no model of this class, or one for other classes, with another vocabulary, or with too few
             positions; or a flag of teachers has no effect on these data.
     """
-    if args.teacher is None:
-        return None
+    assert args.teacher is not None
     kind: Kind = KINDS[problem_type] if labels else "span"
     config = checkpoint_config(args.teacher, "--teacher")
     _check_head(args.teacher, config, head)
@@ -113,45 +99,40 @@ def _order_of_labels(name: str, config: BertConfig, labels: tuple[str, ...], kin
     found = "several labels a text" if several else "a score" if config.num_labels == 1 else "one class a text"
     wanted = {"labels": "several labels a text", "score": "a score", "classes": "one class a text"}[kind]
     fits = found == wanted or (kind == "classes" and config.num_labels == len(labels) == 1)
-    theirs = config_labels(config)
+    theirs, listed = config_labels(config), f"the classes {', '.join(labels)[:400]}"
     if fits and kind == "score":
         return [0]
     if fits and theirs is None and config.num_labels == len(labels):
         say(
             f"warning: --teacher {name} does not name its classes, so they are taken in the order of their numbers: "
-            f"{_list(labels)}"
+            f"{listed}"
         )
         return [*range(len(labels))]
     if not fits or theirs is None or {*theirs} != {*labels}:
-        known = f"{config.num_labels} classes without names" if theirs is None else _list(theirs)
+        known = (
+            f"{config.num_labels} classes without names" if theirs is None else f"the classes {', '.join(theirs)[:400]}"
+        )
         raise UserError(
-            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {_list(labels)}; give a "
+            f"--teacher {name}: it gives {found} of {known}, and this data has {wanted} of {listed}; give a "
             "teacher that was trained on the same classes"
         )
-    if theirs != labels:
-        say(f"--teacher {name} has its classes in another order; they are matched by their names")
     return [theirs.index(label) for label in labels]
-
-
-def _list(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - LABELS_SHOWN} more" if len(names) > LABELS_SHOWN else ""
-    return f"the classes {', '.join(names[:LABELS_SHOWN])}{more}"
 
 
 # --- what it says of the data ------------------------------------------------------------------------------------
 
 
 def give_lesson(
-    run: Run[StudentArguments],
-    teacher: Teacher | None,
+    run: Run[Any],
+    teacher: Teacher,
     model: PreTrainedModel,
-    train: Features | None,
+    train: Features,
     per_token: bool = False,
     prepare: Callable[[PreTrainedModel], None] = lambda _: None,
-) -> Lesson | None:
-    """Let a network learn from the teacher, and obtain what the teacher says of the training data.
+) -> Features:
+    """Let a network learn from the teacher; return the training data with what the teacher says of it.
 
-    All processes call it. Without a teacher or training data it does nothing and returns None.
+    All processes call it.
 
     Args:
         model: the student, not yet prepared by Accelerate.
@@ -162,29 +143,22 @@ def give_lesson(
         ValueError: the teacher's weights cannot be used.
         FloatingPointError: its outputs are not finite.
     """
-    if teacher is None or train is None:
-        return None
     args = run.args
     assert args.teacher_weight is not None
     learn_from(model, teacher.kind, TEMPERATURE, args.teacher_weight)
     run.add_facts(teacher_weights=teacher.weights)
     temperature = "" if teacher.kind == "score" else f", at temperature {TEMPERATURE:g}"
     run.say(f"teacher {teacher.name}: {args.teacher_weight:g} of the loss{temperature}")
-    network = _load(run, teacher, prepare)
+    config = copy.deepcopy(teacher.config)
+    vars(config).pop("auto_map", None)
+    network = as_implementation(load_network(teacher.head, teacher.name, config=config).model, args)
+    prepare(network)
+    network.requires_grad_(False).eval().to(run.device)
     rows = type(train)({name: train.columns[name] for name in ("input_ids", "token_type_ids")}, train.pad_token_id)
     outputs = predict(run, network, rows, BATCH, per_token)
     run.say(f"teacher {teacher.name}: it has read {len(rows):,} rows")
     columns = {f"{PREFIX}{name}": _ordered(values, teacher.order) for name, values in outputs.items()}
-    return Lesson(type(train)(train.columns | columns, train.pad_token_id), teacher.weights)
-
-
-def _load(run: Run[StudentArguments], teacher: Teacher, prepare: Callable[[PreTrainedModel], None]) -> PreTrainedModel:
-    config = copy.deepcopy(teacher.config)
-    vars(config).pop("auto_map", None)
-    network = load_network(teacher.head, teacher.name, config=config).model
-    network = as_implementation(network, run.args)
-    prepare(network)
-    return network.requires_grad_(False).eval().to(run.device)
+    return type(train)(train.columns | columns, train.pad_token_id)
 
 
 def _ordered(values: Any, order: list[int]) -> Any:

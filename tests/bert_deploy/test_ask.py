@@ -19,8 +19,8 @@ from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.networks import number_types
 from bert_training.tasks.squad.questions import read_squad
-from bert_training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
 from bert_training.tasks.squad.threshold import store_threshold, stored_threshold
+from bert_training.tasks.stored_flags import DEFAULTS, store_flags, stored_settings
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
 
@@ -108,7 +108,7 @@ def test_settings_are_stored_and_read(tmp_path):
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
-    store_settings(config, args)
+    store_flags(config, args)
     store_threshold(config, False, {"eval_null_score_diff_threshold": 1.5})
     assert not hasattr(config, "null_score_diff_threshold") and stored_threshold(config) is None
     store_threshold(config, True, {"eval_null_score_diff_threshold": 1.5})

@@ -156,15 +156,6 @@ def test_the_card_says_what_was_counted(tmp_path, loss, verdict):
     assert f"the counted initial weights began at 5.90: {verdict} than the counts." in words(made)
 
 
-def test_a_baseline_is_called_a_baseline(tmp_path):
-    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
-    assert "was not pre-trained: this is a baseline" in words(made) and "nobody annotated" in words(made)
-    facts = records("run_glue.py", model_name_or_path="runs/first")
-    assert (
-        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], facts).text
-    )
-
-
 def test_a_model_that_was_only_evaluated_is_not_said_to_be_trained(tmp_path):
     facts = records("run_glue.py", model_name_or_path="runs/own", num_train_epochs=3.0)
     facts |= {"data": {"splits": {"validation": {"examples": 30}}}, "total_steps": 0}
@@ -173,13 +164,6 @@ def test_a_model_that_was_only_evaluated_is_not_said_to_be_trained(tmp_path):
     assert "- Evaluated on: custom." in made.text and "## Evaluation data" in made.text
     for claim in ("fine-tuned", "Trained on", "learning_rate", "num_train_epochs", "with one seed", "last step"):
         assert claim not in made.text, claim
-
-
-def test_the_best_step_is_not_called_the_last(tmp_path):
-    facts = records("run_glue.py", model_name_or_path="runs/first", load_best_model_at_end=True)
-    text = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 9, "best_step": 6}, ["custom"], facts).text
-    assert "| on held-out data, step 6 of 9 | |" in text and "last step" not in text
-    assert "after step 6, which was chosen as the best on the same data" in text and "last step" not in text
 
 
 def test_the_scores_of_test_data_are_on_the_card(tmp_path):
@@ -203,10 +187,8 @@ def test_the_scores_of_test_data_are_on_the_card(tmp_path):
             {"test_exact_match": 50.0, "test_f1": 60.0},
             ["Exact match, per cent, test data", "F1, per cent"],
         ),
-        ("ner", {"test_f1": 0.5, "test_PER_f1": 0.7}, ["F1, test data"]),
         ("swag", {"test_accuracy": 0.5}, ["Accuracy, test data"]),
         ("glue", {"test_pearson": None}, ["Pearson correlation, test data | not defined"]),
-        ("glue", {"test_f1_micro": 0.5}, ["F1, micro average, test data"]),
     ],
 )
 def test_a_model_that_was_only_tested_has_these_scores_on_its_card(tmp_path, kind, metrics, rows):
@@ -215,18 +197,6 @@ def test_a_model_that_was_only_tested_has_these_scores_on_its_card(tmp_path, kin
     results = text[text.index("## Results") :].split("\n\n")[1].split("\n")
     assert results[:2] == ["| on held-out data | |", "|---|---|"] and len(results) == 2 + len(rows)
     assert all(result.startswith(f"| {row}") for result, row in zip(results[2:], rows))
-
-
-def test_a_card_of_a_prediction_alone_has_no_empty_table(tmp_path):
-    facts = records("run_glue.py", model_name_or_path="runs/own")
-    text = card(tmp_path, "glue", {"train_steps": 0}, ["custom"], facts).text
-    assert "## Results\n\nNone: nothing was scored.\n\n" in text and "on held-out data" not in text
-
-
-def test_epochs_that_max_steps_overrides_are_not_told(tmp_path):
-    facts = records(max_steps=1000, num_train_epochs=3.0)
-    text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text
-    assert "| `max_steps` | 1000 |" in text and "num_train_epochs" not in text
 
 
 def test_the_card_names_the_command_the_flags_and_the_versions(tmp_path):
@@ -324,27 +294,9 @@ def test_several_labels_are_those_above_their_thresholds(saved, capsys, how):
     assert "| a\\|b | 0.000 | 0.500 | not defined | 0.250 | 0.100 | 3 |" in made.text
 
 
-def test_the_program_for_long_pairs_says_what_it_cuts(saved, capsys):
-    facts = records("run_glue.py", long_texts="head_tail") | {"texts_per_example": 2, "data": {"labels": ["no", "yes"]}}
-    made = card(saved(BertForSequenceClassification), "glue", {}, ["custom"], facts)
-    assert "the beginnings of a long pair; bert-repro ask reads the ends, too" in made.text
-    assert "max_length=64" in made.text and "'label'" in run_code(made, capsys)
-
-
-def test_a_pretraining_that_began_from_a_calibrated_classifier_is_not_calibrated(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/config.json").write_text(json.dumps({"fine_tuning": {"temperature": 2.0}}))
-    assert "calibrated" not in card(tmp_path / "model", "pretraining", PRETRAINING).text
-
-
-def test_a_folder_without_a_record_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"found no run\.json"):
-        write_model_card(tmp_path, datasets=["x"], metrics={})
-
-
 @pytest.mark.parametrize(
     ("how", "texts", "last"),
-    [(None, 1, False), (None, 2, False), ("windows", 2, False), ("head_tail", 1, False), ("head_tail", 1, True)],
+    [(None, 2, False), ("windows", 2, False), ("head_tail", 1, True)],
 )
 def test_calibrated_probabilities(saved, capsys, how, texts, last):
     """The program of the card divides by the temperature: with a very large one, all classes are equally likely."""
@@ -360,14 +312,7 @@ def test_calibrated_probabilities(saved, capsys, how, texts, last):
 def test_scores_by_class_and_names_that_are_no_markdown(tmp_path):
     classes = {f"c{n}": {"precision": 1.0, "recall": 1.0, "f1": n / 40, "support": 1000} for n in range(40)}
     classes["<b>|"] = {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}
-    (tmp_path / "confusion_test.png").touch()
     text = card(tmp_path, "glue", {"test_by_class": classes}, ["<i>"], records("run_glue.py")).text
     assert "| &lt;b>\\| | 0.000 | 0.000 | 0.000 | 1 |" in text and "| c28 |" in text and "| c29 |" not in text
-    assert "These are 30 of 41 classes" in text and "(confusion_test.png)" in text
+    assert "These are 30 of 41 classes" in text
     assert "| c1 | 1.000 | 1.000 | 0.025 | 1,000 |" in text and "Trained on: &lt;i>." in text
-
-
-def test_a_file_may_be_called_like_a_built_in_task(tmp_path):
-    facts = records(train_file=["embedded_systems.txt"])
-    made = card(tmp_path / "own", "pretraining", PRETRAINING, ["embedded_systems.txt"], facts)
-    assert "Python installation" not in made.text and "language" not in made.data.to_dict()

@@ -10,7 +10,7 @@ from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
 NAMED = {
-    "modeling_bert_repro.qa_pipeline": ["register_question_answering"],
+    "bert_deploy.ask": ["answers", "load"],
     "tokenization.train_wordpiece": ["train_wordpiece"],
     **{script: ["main"] for script in SCRIPTS},
 }

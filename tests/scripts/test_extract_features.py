@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import random
 from itertools import pairwise, product
 
 import numpy as np
@@ -79,14 +78,6 @@ def test_the_layout_and_the_values_of_the_original(checkpoint, tokenizer, tmp_pa
             assert feature["layers"][0]["values"] == [round(value, 6) for value in feature["layers"][0]["values"]]
 
 
-def test_cudnn_is_kept_from_attention(checkpoint, tmp_path, monkeypatch):
-    """A setting of torch that exists without a GPU, too; lines differ in length."""
-    given = []
-    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", given.append)
-    run(checkpoint, write(tmp_path, "a b"), tmp_path / "vectors.jsonl")
-    assert given == [False]
-
-
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean"])
 def test_numpy_files_and_pooling(checkpoint, tokenizer, tmp_path, pooling):
     source = write(tmp_path, gzip.compress(TEXTS.encode()), "texts.txt.gz")
@@ -147,16 +138,6 @@ def test_windows_take_every_piece_where_it_has_most_context(checkpoint, tokenize
             np.testing.assert_allclose(found[-1], states[-1], atol=2e-6)
 
 
-def test_no_piece_is_lost_or_written_twice(tokenizer, tmp_path):
-    for seed in range(60):
-        generator = random.Random(seed)
-        texts = [" ".join(["the"] * generator.randint(0, 70)) for _ in range(5)]
-        lines = read_rows(write(tmp_path, "\n".join(texts) + "\nlast"), tokenizer, generator.randint(4, 30), "window")
-        for text, rows in zip(texts, lines):
-            kept = [piece for row in rows for piece in row.input_ids[row.kept]]
-            assert tokenizer.convert_ids_to_tokens(kept) == ["[CLS]", *text.split(), "[SEP]"]
-
-
 def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
     source = write(tmp_path, "red green blue old\nred green blue ||| old new\n")
     (single,), (pair,) = read_rows(source, tokenizer, 6, "cut")
@@ -171,25 +152,6 @@ def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
         while len(first) + len(second) > length - 3:  # `_truncate_seq_pair` of google-research/bert
             (first if len(first) > len(second) else second).pop()
         assert tokenizer.convert_ids_to_tokens(cut.input_ids) == ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
-
-
-def test_line_i_of_the_output_is_line_i_of_the_input_whatever_it_holds(checkpoint, tmp_path):
-    """Lines end at a line feed only. What str.splitlines takes for line ends is white space in a text."""
-    texts = [
-        "the king",
-        "",
-        "red\u2028house",
-        "old\vnew\fcity\x85river",
-        "green\x1cblue",
-        "\u2029",
-        '{"the": 1}',
-        "queen",
-    ]
-    target = run(checkpoint, write(tmp_path, "\n".join(texts)), tmp_path / "out.jsonl", "--layers=-1")
-    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").split("\n") if line]
-    assert [line["linex_index"] for line in lines] == list(range(len(texts)))
-    words = [[piece["token"] for piece in line["features"][1:-1]] for line in lines]
-    assert words[:3] == [["the", "king"], [], ["red", "house"]] and words[-1] == ["queen"]
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])

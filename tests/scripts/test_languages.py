@@ -9,9 +9,6 @@ from transformers import AutoTokenizer, BertTokenizer, pipeline
 
 import extract_features
 import run_glue
-import run_ner
-import run_squad
-import run_swag
 from tests.helpers.pretraining_runs import pretrain
 
 HINDI = "मेरे स्कूल में लोग काम करते हैं हमारे बाज़ार पदों पर भर्ती है अपने गाँव घर किताबें मिलती बच्चे पढ़ते पोस्ट".split()
@@ -84,46 +81,27 @@ def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pr
     pretrain(pretraining_flags("refused", max_steps=1))
 
 
-def fine_tuning(script, folder, model, rows):
-    """The flags for a table of ``rows``, texts of some words each, in the form that a script reads."""
-    if script is run_squad:
-        name = "data.json"
-        questions = [
-            {"id": str(number), "question": row, "answers": [{"text": row, "answer_start": 0}]}
-            for number, row in enumerate(rows)
-        ]
-        paragraphs = [{"context": one["question"], "qas": [one]} for one in questions]
-        (folder / name).write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    elif script is run_ner:
-        name = "data.txt"
-        (folder / name).write_text("\n".join("".join(f"{word} B-X\n" for word in row.split()) for row in rows))
-    else:
-        name = "data.csv"
-        table = [["text", "label"], *([row, number % 2] for number, row in enumerate(rows))]
-        if script is run_swag:
-            table = [["sent1", "ending0", "ending1", "label"], *([row, row, row, 0] for row in rows)]
-        with open(folder / name, "w", newline="") as file:
-            csv.writer(file).writerows(table)
+def fine_tuning(folder, model, rows):
+    """The flags for a table of ``rows``."""
+    with open(folder / "data.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"], *([row, number % 2] for number, row in enumerate(rows))])
     return [
-        f"--model_name_or_path={model}", f"--train_file={folder / name}", f"--validation_file={folder / name}",
-        f"--output_dir={folder / 'run'}", "--max_steps=1", "--per_device_train_batch_size=4", "--max_seq_length=32",
-        "--save_steps=0", *(["--max_query_length=8", "--doc_stride=8"] if script is run_squad else []),
+        f"--model_name_or_path={model}", f"--train_file={folder / 'data.csv'}", f"--output_dir={folder / 'run'}",
+        f"--validation_file={folder / 'data.csv'}", "--max_steps=1", "--per_device_train_batch_size=4",
+        "--max_seq_length=32", "--save_steps=0",
     ]  # fmt: skip
 
 
-SCRIPTS = [run_glue, run_squad, run_ner, run_swag]
-
-
 def test_a_table_that_the_model_cannot_read_is_refused(tmp_path, pretrained):
-    flags = fine_tuning(run_glue, tmp_path, pretrained, [" ".join(THAI[:6])] * 8)
+    flags = fine_tuning(tmp_path, pretrained, [" ".join(THAI[:6])] * 8)
     with pytest.raises(ValueError, match=r" train: expected text that the tokenizer knows, .*take a model of"):
         run_glue.main(flags)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_what_a_table_loses_is_said_and_recorded(script, tmp_path, pretrained, capsys):
-    script.main(fine_tuning(script, tmp_path, pretrained, ["the house में is old and red"] * 4 + ["red window"] * 4))
+def test_what_a_table_loses_is_said_and_recorded(tmp_path, pretrained, capsys):
+    """tests/tasks/test_task_data.py has the other scripts."""
+    run_glue.main(fine_tuning(tmp_path, pretrained, ["the house में is old and red"] * 4 + ["red window"] * 4))
     out = capsys.readouterr().out
     facts = recorded(tmp_path / "run")["coverage"]
     assert list(facts) == ["train", "validation"] and facts["train"] == facts["validation"]

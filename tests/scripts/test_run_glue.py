@@ -110,38 +110,15 @@ def test_regression_is_learnt(tmp_path, pretrained, files):
 
 def test_diagnostics_are_evaluated_with_an_mnli_model(tmp_path, mnli, files):
     results = train(tmp_path / "run", mnli, files, "ax")
-    categories = ("lexical_semantics", "predicate_argument_structure", "logic", "knowledge")
-    kinds = {f"eval_matthews_correlation_{name}" for name in categories}
-    assert set(results) == {"eval_matthews_correlation", "eval_loss"} | kinds | ALWAYS
+    assert set(results) == {"eval_matthews_correlation", "eval_loss"} | ALWAYS
     assert results["eval_matthews_correlation"] > 0.9
     assert (tmp_path / "run" / "AX.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tentailment\n")
-
-
-def test_a_head_for_other_classes_is_replaced_even_if_there_are_as_many(tmp_path, pretrained, files, capsys):
-    """A head for negative and positive is of no use for entailment; a head for entailment is."""
-    train(tmp_path / "sst2", pretrained, files, "sst2", "--max_steps=2")
-    train(tmp_path / "qnli", tmp_path / "sst2", files, "qnli", "--max_steps=1", "--learning_rate=0")
-    assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
-    train(tmp_path / "rte", tmp_path / "qnli", files, "rte", "--max_steps=1", "--learning_rate=0")
-    assert "the head is the checkpoint's" in capsys.readouterr().out
-    config = tmp_path / "rte" / "config.json"
-    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
-    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | names), encoding="utf-8")
-    train(tmp_path / "mrpc", tmp_path / "rte", files, "mrpc", "--max_steps=1", "--learning_rate=0")
-    assert "the head is the checkpoint's" in capsys.readouterr().out  # Its classes have no names.
-    heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
-    assert not torch.equal(heads[0], heads[1])
-    assert heads[1].std() == pytest.approx(0.02, rel=0.3)
-    assert torch.equal(heads[1], heads[2])
-
-
-# --- The finished folder ---------------------------------------------------------------------------------
 
 
 # --- Training --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", ["mnli", "stsb", pytest.param("cola", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("task", ["stsb", *(pytest.param(task, marks=pytest.mark.slow) for task in ("mnli", "cola"))])
 def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
     """Both networks take the same steps from the same checkpoint, with the same new head where it has none."""
     model = mnli if task == "mnli" else pretrained
@@ -221,9 +198,8 @@ def test_a_users_own_files_need_no_task(tmp_path, pretrained):
     results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
     assert results["eval_accuracy"] == 1.0
     assert BertConfig.from_pretrained(folder).id2label == {0: "blue", 1: "green", 2: "red"}
-    assert (
-        (folder / "custom.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tred\n1\tgreen\n2\tblue")
-    )
+    rows = (folder / "predictions_test.csv").read_text(encoding="utf-8").splitlines()[1:4]
+    assert [row.split(",")[:2] for row in rows] == [['"0"', '"red"'], ['"1"', '"green"'], ['"2"', '"blue"']]
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

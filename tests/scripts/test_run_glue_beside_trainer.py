@@ -31,7 +31,6 @@ TASKS = {
 }
 CASES = [
     *((problem, (), {}) for problem in TASKS),
-    ("single_label_classification", ("--lr_scheduler_type", "cosine"), {"lr_scheduler_type": "cosine"}),
     # Trainer takes the rows in one batch here: when it accumulates, it adds this network's means instead of averaging.
     ("single_label_classification", ("--gradient_accumulation_steps", "3"), {}),
 ]

@@ -1,5 +1,6 @@
 """run_glue.py on a user's own tables and with models of others, from end to end."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -36,8 +37,10 @@ def refused(capsys, folder: Path, *argv: str) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def lines(folder: Path) -> list[str]:
-    return (folder / "custom.tsv").read_text(encoding="utf-8").splitlines()
+def lines(folder: Path) -> list[list[str]]:
+    """The id of each row, and its label or score."""
+    with open(folder / "predictions_test.csv", encoding="utf-8", newline="") as file:
+        return [row[:2] for row in csv.reader(file)]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def test_data_to_predict_with_labels_is_scored_and_predicted(reviews, capsys):
     results = json.loads((reviews / "run" / "all_results.json").read_text(encoding="utf-8"))
     assert results["eval_accuracy"] == results["test_accuracy"] == 1.0
     assert 0 < results["test_loss"] < 0.7
-    assert lines(reviews / "run")[:3] == ["index\tprediction", "r0\tred", "r1\tblue"]
+    assert lines(reviews / "run")[1:3] == [["r0", "red"], ["r1", "blue"]]
     assert "Nothing was measured on a test set" not in (reviews / "run" / "README.md").read_text(encoding="utf-8")
 
 
@@ -78,7 +81,7 @@ def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, caps
     assert config["fine_tuning"]["text_columns"] == ["review"]
     alone = write(tmp_path, "new.csv", "review", "the {word} house")
     assert set(run(tmp_path / "new", model, f"--test_file={alone}")) & {"test_accuracy", "eval_accuracy"} == set()
-    assert lines(tmp_path / "new")[:3] == ["index\tprediction", "0\tred", "1\tblue"]
+    assert lines(tmp_path / "new")[1:3] == [["0", "red"], ["1", "blue"]]
     pairs = write(tmp_path, "pairs.csv", "text_a,text_b", "the {word} house,{word}")
     told = refused(capsys, tmp_path / "no", model, f"--test_file={pairs}", "--text_column", "text_a", "text_b")
     assert "It was trained on single texts, got pairs of texts" in told
@@ -95,11 +98,8 @@ def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, o
     new = write(tmp_path, "new.csv", "text", "the {word} house")
     results = run(tmp_path / "run", f"--model_name_or_path={model}", f"--validation_file={dev}", f"--test_file={new}")
     assert "eval_accuracy" in results if names else "eval_pearson" in results
-    predicted = {line.split("\t")[1] for line in lines(tmp_path / "run")[1:]}
+    predicted = {label for _, label in lines(tmp_path / "run")[1:]}
     assert len(lines(tmp_path / "run")) == 17
     assert predicted <= set(names) if names else all(float(score) for score in predicted)
     run(tmp_path / "alone", f"--model_name_or_path={model}", f"--test_file={new}")
     assert lines(tmp_path / "alone") == lines(tmp_path / "run")
-
-
-# --- Flags ---------------------------------------------------------------------------------------------------

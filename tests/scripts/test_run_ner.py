@@ -1,7 +1,6 @@
 """run_ner.py from its flags to its folder, on tiny networks."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -145,49 +144,6 @@ def test_plain_tags_from_the_flags_to_the_card(checkpoint, files, tmp_path, caps
     assert (tmp_path / "tagged" / "test_spans.jsonl").read_text() == f"{span}\n"
 
 
-SPANS = [["king"], ["old", "city"], ["a.", "garden"], ["river.house"]]
-
-
-def without_types(seed: int) -> str:
-    """Tags B, I and O, where spans often touch, and words with punctuation, which the tokenizer cuts."""
-    generator, lines = np.random.default_rng(seed), []
-    for _ in range(40):
-        for _ in range(3):
-            for number in generator.choice(len(SPANS), generator.integers(1, 3)):
-                lines += [f"{word}\t{'I' if place else 'B'}" for place, word in enumerate(SPANS[number])]
-            lines.append("walked\tO")
-        lines += [".\tO", ""]
-    return "\n".join(lines)
-
-
-def test_tags_without_a_type_and_words_with_punctuation(checkpoint, tmp_path):
-    """Pipelines find the spans that touch; other models may have such tags."""
-    run, other = tmp_path / "run", tmp_path / "other"
-    paths = {name: write(tmp_path, without_types(seed), f"{name}.txt") for seed, name in enumerate(("train", "dev"))}
-    more = ["--max_steps", "60", "--learning_rate", "5e-3", "--max_seq_length", "40", "--save_steps", "0"]
-    files = ["--train_file", paths["train"], "--validation_file", paths["dev"]]
-    run_ner.main(["--model_name_or_path", str(checkpoint), "--output_dir", str(run), *files, *more])
-    results, text = read(run, "all_results.json"), (run / "validation_predictions.txt").read_text(encoding="utf-8")
-    sentences = [[line.split("\t") for line in part.splitlines()] for part in text.split("\n\n") if part]
-    bare = [[[row[column][0] for row in rows] for rows in sentences] for column in (1, 2)]
-    assert results["eval_f1"] > 0.95 and results["eval_f1"] == span_scores(bare[1], bare[0])["f1"]
-    mark = pipeline("token-classification", model=str(run), aggregation_strategy="first", device="cpu")
-    found = [(one["entity_group"], one["word"]) for one in mark("king old city king walked")]
-    assert found == [("SPAN", "king"), ("SPAN", "old city"), ("SPAN", "king")]
-    cut = sum("." in word and word != "." for part in without_types(0).splitlines() for word in part.split("\t")[:1])
-    assert f"Of the training words, {cut} hold punctuation" in (run / "README.md").read_text(encoding="utf-8")
-
-    shutil.copytree(run, other)
-    config = read(other, "config.json") | {
-        "id2label": {"0": "O", "1": "B", "2": "I"},
-        "label2id": {"O": 0, "B": 1, "I": 2},
-    }
-    (other / "config.json").write_text(json.dumps(config))
-    again = ["--validation_file", paths["dev"], "--output_dir", str(tmp_path / "again")]
-    run_ner.main(["--model_name_or_path", str(other), *again])
-    assert read(tmp_path / "again", "all_results.json")["eval_f1"] == results["eval_f1"]
-
-
 @pytest.mark.parametrize("name", ["dev.txt", "untagged.txt"])
 def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
     split = {"dev.txt": "validation", "untagged.txt": "test"}[name]
@@ -253,15 +209,6 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------
-
-
-def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files, tmp_path):
-    argv = ["--output_dir", str(tmp_path / "run"), "--max_seq_length", "20", "--validation_file"]
-    with pytest.raises(ValueError, match="and a model of no tags"):
-        run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
-    strange = write(tmp_path, "London B-GPE\n")
-    with pytest.raises(ValueError, match=r"words\.txt: without training data .* got GPE and a model of O, B-LOC"):
-        run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
 
 
 def test_one_file_is_divided(checkpoint, files, tmp_path, capsys):

@@ -33,7 +33,6 @@ def test_the_folder_serves_every_reader(finished_squad):
     expected = {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
         *("run.json", "metrics.jsonl", "all_results.json", "predictions.json", "nbest_predictions.json"),
-        "answers.html",
     }
     names = {path.name for path in finished_squad.iterdir()}
     assert expected <= names
@@ -188,6 +187,3 @@ def test_without_data_flags_the_built_in_questions_are_used(squad_checkpoint, tm
     run_squad.main([*argv, "--max_steps", "1"])
     assert asked == ["train", "validation"]
     assert "Python installation" in read(tmp_path / "run", "run.json")["data"]["splits"]["train"]["source"]
-
-
-# --- Mistakes --------------------------------------------------------------------------------------------

@@ -127,6 +127,3 @@ def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
 def test_the_control_has_the_same_losses(start, tmp_path):
     losses = control_and_accumulation_have_the_same_losses(start, tmp_path, rel=1e-5)
     assert losses[0] == pytest.approx(np.log(4), abs=0.2)
-
-
-# --- Mistakes --------------------------------------------------------------------------------------------

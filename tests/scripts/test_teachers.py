@@ -182,7 +182,7 @@ def test_the_control_and_micro_batches_have_the_same_losses(tmp_path, pretrained
     assert losses[2] == pytest.approx(losses[0], abs=1e-5)
 
 
-def test_classes_in_another_order_are_matched_by_name(tmp_path, teacher_of, short_data, capsys):
+def test_classes_in_another_order_are_matched_by_name(tmp_path, teacher_of, short_data):
     teacher = shutil.copytree(teacher_of("run_glue"), tmp_path / "teacher")
     weights, config = load_file(teacher / "model.safetensors"), read(teacher, "config.json")
     config |= {"id2label": {"0": "y", "1": "x"}, "label2id": {"y": 0, "x": 1}}
@@ -192,7 +192,6 @@ def test_classes_in_another_order_are_matched_by_name(tmp_path, teacher_of, shor
     model = teacher_of("run_glue")
     losses = taught("run_glue", short_data, tmp_path / "run", teacher, "--teacher_weight=1", model=model)
     assert losses[0] == pytest.approx(0, abs=1e-6)
-    assert "has its classes in another order" in capsys.readouterr().out
 
 
 def edited(folder: Path, teacher: Path, **fields) -> Path:

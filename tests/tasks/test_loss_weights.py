@@ -18,7 +18,7 @@ from bert_training.engine.predict import predict
 from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.tasks.classification.evaluation import with_labels_at_the_end
-from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted_features
+from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted
 from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,
@@ -109,10 +109,9 @@ def test_the_weights_of_a_row_and_of_its_class_are_multiplied():
     train = Examples((["a", "b", "c"],), [0, 1, 1], ["0", "1", "2"], str, {}, None, weights=[2.0, 0.5, 1.0]).first(2)
     task = SimpleNamespace(labels=("x", "y"), several_labels=False)
     data = ClassificationData("custom", task, {"train": train}, class_weights={"x": 1.0, "y": 3.0})
-    assert weighted_features(data, {"train": features([0, 1])}).columns["loss_weights"] == [2.0, 1.5]
+    assert weighted(data, features([0, 1])).columns["loss_weights"] == [2.0, 1.5]
     data.class_weights = None
-    assert weighted_features(data, {"train": features([0, 1])}).columns["loss_weights"] == [2.0, 0.5]
-    assert weighted_features(data, {}) is None
+    assert weighted(data, features([0, 1])).columns["loss_weights"] == [2.0, 0.5]
 
 
 # --- The loss of a training -------------------------------------------------------------------------------
@@ -164,8 +163,8 @@ def test_every_split_of_a_batch_has_torchs_weighted_loss(make_run, kind, rows):
         assert step.loss == pytest.approx(expected, rel=1e-5)
         assert step.counts.items == pytest.approx(float(total), rel=1e-6)
         assert (step.counts.sequences, step.counts.tokens) == (12, int(plain.lengths.sum()))
-    evaluated, weighted = (predict(run, model, part, 5, kind == "last")["loss"] for part in (plain, data))
-    assert weighted == pytest.approx(expected, rel=1e-5)
+    evaluated, in_training = (predict(run, model, part, 5, kind == "last")["loss"] for part in (plain, data))
+    assert in_training == pytest.approx(expected, rel=1e-5)
     if kind != "regression":  # An evaluation knows no weights.
         assert evaluated == pytest.approx(log_loss(LABELS, logits.double().softmax(1)), rel=1e-5)
 

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 
 from bert_training.tasks import swag
-from bert_training.tasks.classification import labelled_texts
 from bert_training.tasks.classification.sources import load_data as load_texts
-from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.sources import load_data as load_sentences
-from bert_training.tasks.squad.sources import read_hub
-from bert_training.tasks.task_data import as_ids, check_cell, check_ids
+from bert_training.tasks.task_data import as_ids, check_ids
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
 
@@ -71,44 +68,6 @@ def test_a_file_to_predict_with_an_odd_id_is_refused_with_its_line(tmp_path, odd
     assert len(load_texts(glue_arguments(train_file=path, validation_file=path)).splits["train"]) == 2
 
 
-def test_ids_of_json_that_are_equal_numbers_are_refused(tmp_path):
-    rows = [{"id": id_, "text": "a"} for id_ in (1, 2.0, "x", 2)]
-    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "test.jsonl")
-    with pytest.raises(ValueError, match=r"test\.jsonl, row 4: expected an id of its own .* got '2', which .*, row 2"):
-        load_texts(glue_arguments(test_file=path), model_labels=("no", "yes"))
-
-
-@pytest.mark.parametrize("ids", [["a", "a"], ["a", None], ["a\nb", "c"]])
-def test_ids_and_labels_of_the_hub_are_checked(monkeypatch, ids):
-    datasets = pytest.importorskip("datasets")
-    columns = {"text": ["a", "b"], "label": ["x", "y"]}
-    names = {"train": columns, "validation": columns, "test": columns | {"id": ids}}
-    made = {split: datasets.Dataset.from_dict(part) for split, part in names.items()}
-    monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
-    with pytest.raises(ValueError, match=r"my/data  test, row [12]: expected an id"):
-        load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
-    assert "test" not in load_texts(glue_arguments(dataset_name="my/data")).splits
-    made["test"] = made["test"].remove_columns("id")
-    for split in ("train", "validation"):
-        made[split] = datasets.Dataset.from_dict(columns | {"label": ["x", "y\tz"]})
-    with pytest.raises(
-        ValueError,
-        match="my/data  train, row 2: expected a word or a number as label, without spaces",
-    ):
-        load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
-
-
-def test_the_predictions_of_texts_have_the_rows_of_the_file_in_their_order(tmp_path):
-    texts = ["plain", "two\nlines", "a\ttab", "\u2028 x", "x"]
-    with open(tmp_path / "test.csv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([["id", "text"], *([f"q{n}", text] for n, text in enumerate(texts))])
-    data = load_texts(glue_arguments(test_file=str(tmp_path / "test.csv")), model_labels=("no", "yes"))
-    logits = np.eye(2)[[0, 1, 1, 0, 1]]
-    written = labelled_texts.write_predictions(tmp_path, data, "test", logits).read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in written.splitlines()]
-    assert rows == [["index", "prediction"], ["q0", "no"], ["q1", "yes"], ["q2", "yes"], ["q3", "no"], ["q4", "yes"]]
-
-
 # --- run_swag.py -----------------------------------------------------------------------------------------
 
 
@@ -155,52 +114,4 @@ def test_words_that_would_break_the_columns_are_refused(tmp_path, word):
     assert len(load_sentences(ner_arguments(train_file=path, validation_file=good)).splits["train"]) == 2
 
 
-def test_the_predictions_of_words_have_the_words_of_the_file_in_their_order(tmp_path):
-    """Words with spaces and with characters at which only ``str.splitlines`` would split, and an empty sentence."""
-    others = [character for character in LINE_ENDS if character not in "\n\r"]
-    sentences = [["New York", "#"], [], [f"a{character}b" for character in others], ["\u00a0x", "é", '"']]
-    path = write(tmp_path, "".join(json.dumps({"tokens": words}) + "\n" for words in sentences), "own.jsonl")
-    split = load_sentences(ner_arguments(test_file=path), LABELS).splits["test"]
-    predicted = [[LABELS[n % 3] for n, _ in enumerate(words)] for words in sentences]
-    tagged_text.write_predictions(tmp_path / "out.txt", split, predicted)
-    with open(tmp_path / "out.txt", encoding="utf-8") as file:
-        lines = [line.rstrip("\n") for line in file]
-    found: list[list[list[str]]] = [[]]
-    for line in lines:
-        if line:
-            found[-1].append(line.split("\t"))
-        else:
-            found.append([])
-    assert found.pop() == []
-    assert [[word for word, _ in rows] for rows in found] == sentences
-    assert [[tag for _, tag in rows] for rows in found] == predicted
-
-
-def test_tags_of_a_model_that_would_break_the_columns_are_refused(tmp_path):
-    path = write(tmp_path, "Ada\nslept\n")
-    with pytest.raises(ValueError, match=r"the model's config\.json: expected a tag without tabs"):
-        load_sentences(ner_arguments(test_file=path), ("O", "B-X\ty"))
-    check_cell("\u2028", "here", "a word")
-
-
 # --- run_squad.py and score ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"id": ["a", "a"]}, "question 'a': expected an id of its own"),
-        ({"id": ["a", None]}, "question None: expected an id of its own"),
-        ({"answers": [None, None]}, r"question 'a': has no 'answers'; .* \(2 of 2 questions"),
-        ({"answers": [{"text": ["x"], "answer_start": []}] * 2}, "row 1: expected answers as SQuAD has them, lists"),
-    ],
-)
-def test_questions_of_the_hub_are_checked(monkeypatch, change, expected):
-    datasets = pytest.importorskip("datasets")
-    answers = {"text": ["x"], "answer_start": [0]}
-    columns = {"id": ["a", "b"], "question": ["q", "r"], "context": ["x y", "x z"], "answers": [answers, answers]}
-    made = datasets.Dataset.from_dict(columns | change)
-    monkeypatch.setattr(datasets, "load_dataset", lambda *given, **more: made)
-    with pytest.raises(ValueError, match=expected) as caught:
-        read_hub("my/questions", None, "train")
-    assert str(caught.value).startswith("my/questions, split 'train'")

@@ -43,11 +43,6 @@ def test_a_metric_that_decides_nothing_does_not_count():
     assert compared_settings(with_flags(**best)) != compared_settings(with_flags(**best, metric_for_best_model="loss"))
 
 
-def test_data_without_a_hash_is_known_by_its_flags():
-    settings = compared_settings(with_flags(data_dir="glue/MRPC") | {"data": None})
-    assert settings["data_dir"] == "glue/MRPC" and settings["training data"] == ""
-
-
 def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
     assert initial_settings(FACTS) == {"initial_weights": "cccccccc"}
     settings = initial_settings(with_flags(config_name="mini") | {"initial_weights": None})

@@ -48,12 +48,6 @@ def run(folder: Path, model: Path, files: Path, task: str, *more: str) -> dict:
     return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
 
 
-def refused(capsys, *flags: str) -> str:
-    with pytest.raises(SystemExit):
-        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", *flags])
-    return capsys.readouterr().err
-
-
 # --- The statistics --------------------------------------------------------------------------------------
 
 
@@ -92,13 +86,6 @@ def test_values_without_spread_have_no_test():
     assert statistics.mean_interval([0.1]) is None and statistics.t_test([0.1]) is None
     assert statistics.t_test([0.1, 0.1]) is None and statistics.mean_interval([0.5, 0.5]) == [0.5, 0.5]
     assert statistics.t_test([0.9 - 0.8, 0.8 - 0.7]) < 1e-10  # They differ by rounding, of which nobody is warned.
-
-
-def test_intervals_hold_the_mean_as_often_as_they_say(n=5):
-    """Of 2,000 samples, the observed share is within four standard deviations of 95 %."""
-    samples = np.random.default_rng(n).normal(1.5, 2.0, size=(2000, n))
-    hits = np.mean([low < 1.5 < high for low, high in map(statistics.mean_interval, samples)])
-    assert abs(hits - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 2000)
 
 
 def test_runs_are_paired_by_seed():
@@ -200,20 +187,9 @@ def test_flags_of_a_training_need_training_data():
         metric_of(args, SimpleNamespace(splits={"test": []}))
 
 
-def test_flags_that_do_not_fit_a_series_are_refused(capsys):
-    assert "--compare_to needs --seeds or --folds" in refused(capsys, "--compare_to=x")
-    assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
-    assert "--seeds and --push_to_hub exclude each other" in refused(
-        capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b"
-    )
-    assert "a series of runs resumes by itself" in refused(
-        capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1"
-    )
-
-
 def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
     """The control takes the same steps here, so that no run is better or worse."""
-    ours = run(tmp_path / "ours", pretrained, glue_files, "cola", "--seeds=3", *QUICK)
+    ours = run(tmp_path / "ours", pretrained, glue_files, "cola", "--seeds=2", *QUICK)
     more = ("--seeds=2", "--model_impl=transformers", "--compare_to", str(tmp_path / "ours"))
     summary = run(tmp_path / "control", pretrained, glue_files, "cola", *more, *QUICK)
     comparison = summary["comparison"]
@@ -243,16 +219,6 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     assert len(counted) == done
 
 
-def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
-    ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
-    for results in (ours["baselines"], ours["runs"][0]["results"]):
-        del results["eval_f1"]  # A user's own data have no such score.
-    write_summary(tmp_path / "ours", **ours)
-    more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
-    summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
-    assert set(summary["comparison"]) == {"with", "pairs", "eval_accuracy"}
-
-
 @pytest.mark.slow
 def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glue_files):
     summaries = {}
@@ -271,7 +237,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
 
 
 def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
-    """The report and the submission would read the series instead."""
+    """The report would read the series instead."""
     args = GlueArguments(output_dir=str(tmp_path), config_name="tiny", tokenizer_name="x")
     done: list = []
     seeds.run_all(args, done.append)

@@ -120,13 +120,6 @@ def test_limits_are_for_training_and_validation_examples_only():
     assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]
 
 
-def test_data_of_the_hub_with_the_same_questions_is_noticed():
-    """Answers to questions have a hash of their own."""
-    parts = {"train": {"content_sha256": "a"}, "validation": {"content_sha256": "a"}, "test": {"content_sha256": "b"}}
-    (told,) = same_content_warnings(SimpleNamespace(facts=lambda: {"splits": parts}))
-    assert "the splits train and validation" in told
-
-
 def test_what_is_tokenised_is_said_before(task, vocab, capsys):
     _, _, data = task
     check_vocabulary(data, build_tokenizer(vocab))

@@ -68,9 +68,5 @@ def remark(temperature: float) -> str:
     """A line for the user about a temperature that was found."""
     line = f"temperature {temperature:.4g}: logits are divided by it, and the labels stay the same"
     if temperature in (LOWEST, HIGHEST):
-        line += (
-            "; warning: the search ends there, so this validation data does not say how sure the model may be: it has "
-            f"hardly any {'wrong' if temperature == LOWEST else 'right'} predictions, or the model has hardly learnt "
-            "anything; give more validation data, or do not rely on the probabilities"
-        )
+        line += "; warning: the search ends there; give more validation data, or do not rely on the probabilities"
     return line

@@ -34,23 +34,21 @@ class Columns:
     texts: tuple[str, ...]
     label: str | None
     index: str | None
-    categories: tuple[str, ...] = ()
     weight: str | None = None
     group: str | None = None
     hot: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """All names, without None."""
-        others = (self.label, *self.hot, self.index, self.weight, self.group, *self.categories)
+        others = (self.label, *self.hot, self.index, self.weight, self.group)
         return list(dict.fromkeys([*self.texts, *(name for name in others if name is not None)]))
 
 
 def task_columns(task: Task, labelled: bool) -> list[Column]:
     """The columns of a task of the table."""
     texts = [Column(role, names) for role, names in zip(TEXTS, zip(*task.text_columns))]
-    others = [Column(name, (name,), needed=False) for name in task.categories]
     index = Column("id", ("index", "id", "idx"), needed=False)
-    return [*texts, Column("label", task.label_columns, needed=labelled), index, *others]
+    return [*texts, Column("label", task.label_columns, needed=labelled), index]
 
 
 def own_columns(args: GlueArguments, stored: TrainedFor, labelled: bool, training: bool) -> list[Column]:

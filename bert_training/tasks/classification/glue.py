@@ -18,7 +18,6 @@ MNLI_FILES = {
     "test_mismatched": "test_mismatched.tsv",
 }
 AX_FILES = {"validation": "diagnostic-full.tsv", "test": "diagnostic.tsv"}
-AX_CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 COLA_HEADER = ("source", "label", "original_label", "sentence")
 PAIR = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
@@ -45,7 +44,6 @@ class Task:
         positive: number of the class whose F1 is computed.
         ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
         score_range: the lowest and the highest regression label.
-        categories: columns that define categories: a row belongs to the category if its cell is not empty.
         several_labels: whether a text may have any number of the labels.
         label_separator: what stands between the labels of a cell, if these are no lists.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
@@ -62,7 +60,6 @@ class Task:
     positive: int = 1
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
-    categories: tuple[str, ...] = ()
     several_labels: bool = False
     label_separator: str | None = None
     title: str = ""
@@ -92,7 +89,7 @@ GLUE_TASKS: dict[str, Task] = {
     "rte": Task(folder="RTE", labels=ENTAILMENT, files=PLAIN_FILES),
     "wnli": Task(folder="WNLI", labels=("not_entailment", "entailment"), spellings=NUMBERS, files=PLAIN_FILES),
     "ax": Task(folder="AX", text_columns=(PAIR, ("Premise", "Hypothesis"), PREMISE), label_columns=("Label", "label"),
-               labels=THREE_WAY, metrics=MATTHEWS, files=AX_FILES, categories=AX_CATEGORIES),
+               labels=THREE_WAY, metrics=MATTHEWS, files=AX_FILES),
 }  # fmt: skip
 BUILTIN_TASKS: dict[str, Task] = {
     "builtin_pair": Task(folder="builtin_pair", labels=("other_body", "own_body"), spellings=NUMBERS, metrics=WITH_F1,

@@ -15,32 +15,21 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-from bert_training.cards.confusion import counts_of, write_confusion
 from bert_training.engine.batches import Features
-from bert_training.files.atomic import write_text
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.inputs.flags.natures import refuse
-from bert_training.tasks.classification import calibration, multi_label_scores, predictions
+from bert_training.tasks.classification import calibration, multi_label_scores
 from bert_training.tasks.classification.columns import Columns
-from bert_training.tasks.classification.glue import Task, server_name
+from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.long_texts import Reading, read_texts
-from bert_training.tasks.classification.scores import (
-    BY_CLASS,
-    SEPARATOR,
-    confusion,
-    metric_names,
-    metric_prefix,
-    score_of_constant,
-    scores_by_class,
-)
-from bert_training.tasks.cut_texts import CutTexts, count_alike, refuse_alike, summarise_cut
+from bert_training.tasks.classification.scores import metric_names, metric_prefix, score_of_constant
+from bert_training.tasks.cut_texts import CutTexts
 from bert_training.tasks.loss_weights import (
     class_weights_of,
     count_labels,
@@ -63,7 +52,6 @@ class Examples:
         where: returns the place of a row, counted from 0, for error messages.
         facts: the split's part of run.json.
         columns: the names of the columns that were read.
-        categories: the cells of each column that defines a category.
         cut: which were longer than --max_seq_length; ``features`` fills it in.
         notes: what the user should know of the split.
         weights: the weight of each row in the training loss; None if all are alike.
@@ -76,7 +64,6 @@ class Examples:
     where: Callable[[int], str]
     facts: dict
     columns: Columns
-    categories: dict[str, list[str]] = field(default_factory=dict)
     cut: CutTexts = CutTexts()
     notes: list[str] = field(default_factory=list)
     weights: list[float] | None = None
@@ -101,7 +88,6 @@ class Examples:
             labels=of(self.labels),
             index=of(self.index),
             where=lambda row: self.where(rows[row]),
-            categories={name: of(cells) for name, cells in self.categories.items()},
             weights=of(self.weights),
             groups=of(self.groups),
             notes=list(self.notes),
@@ -228,39 +214,11 @@ class ClassificationData:
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
-    def second_look(self, results: dict[str, Any], logits: dict[str, np.ndarray], rate: float) -> Iterator[str]:
-        """Remarks on a training whose validation scores are those of one answer, or which never finds a class.
-
-        Args:
-            results, logits: of the validation splits.
-            rate: the learning rate of the training.
-        """
-        remedy = f"change --learning_rate first (it was {rate:g}; most often a higher one helps), then try"
-        for split, found in logits.items():
-            prefix, labels, baselines = metric_prefix(split), self.splits[split].labels or [], self.baselines()
-            metric = prefix + ("accuracy" if "accuracy" in self.task.metrics else self.task.main_metric)
-            if (results[metric] or 0) <= baselines[metric] < 1:
-                known = f"{metric} is no higher than {baselines[metric]:.4f}, which one answer to every text reaches"
-                yield f"second look: {known}; {remedy} more epochs or rows"
-            classes = results.get(prefix + BY_CLASS, {})
-            if self.task.labels and not classes:
-                classes = scores_by_class(found.argmax(axis=1), labels, self.task.labels)[BY_CLASS]
-            if lost := [name for name, one in classes.items() if one["support"] and not one["recall"]]:
-                some = f"{len(lost)} of {len(classes)} classes are never found in {split}, such as {lost[0]}"
-                yield f"second look: {some}; {remedy} --class_weights balanced"
-
 
 def check_flags(args: GlueArguments, data: ClassificationData) -> None:
     """Refuse flags that cannot be followed on these labels, all of them in one error."""
     task, validation = data.task, [part for split, part in data.splits.items() if split.startswith("validation")]
     kind = "several labels a text" if task.several_labels else "" if task.labels else "scores (a regression)"
-    of_class = (args.metric_for_best_model or "").partition(SEPARATOR)[2]
-    number = data.label_names.index(of_class) if task.labels and of_class in task.labels else None
-    has_class = [
-        any(row[number] > 0 if task.several_labels else row == number for row in part.labels or [])
-        for part in validation
-        if number is not None
-    ]
     problems = {
         f"--label_token {args.label_token}: expected classes, got {kind}; leave the flag out or, if it comes from the "
         "model, give --label_token cls": args.label_token in LAST_TOKEN and kind,
@@ -269,9 +227,6 @@ def check_flags(args: GlueArguments, data: ClassificationData) -> None:
         "temperature that the model has is used without it": args.calibrate and not validation,
         "--class_weights is for classes, and these labels are scores; leave it out": args.class_weights
         and task.labels is None,
-        f"--metric_for_best_model {args.metric_for_best_model}: expected examples of {of_class!r} in the validation "
-        "data, found none, so every evaluation would score the same; choose another metric, or other validation "
-        "data": not all(has_class),
     }
     refuse(problems)
 
@@ -300,25 +255,17 @@ def features(
         reading: how longer texts are read; default: they are cut.
 
     Raises:
-        ValueError: the texts cannot be read so, or nothing that differs is left of the training texts.
+        ValueError: the texts cannot be read so.
     """
     tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
     reading.check(tokenizer, data.texts_per_example)
-    found = {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
-    for split, examples in data.splits.items():
-        refuse_alike(split, examples.cut, reading.limit, reading.instead(data.texts_per_example))
-    return found
+    return {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
 
 
 def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> Features:
     read = read_texts(examples.texts, tokenizer, reading)
-    examples.cut = summarise_cut(
-        [row for row, lost in enumerate(read.lost) if lost],
-        len(examples),
-        examples.where,
-        count_alike(read.input_ids),
-        **read.counts(reading),
-    )
+    cut = [row for row, lost in enumerate(read.lost) if lost]
+    examples.cut = CutTexts(len(cut), len(examples), examples.where(cut[0]) if cut else "", **read.counts(reading))
     labels: dict[str, Any] = {}
     if examples.labels is not None:
         several = isinstance(examples.labels[0], tuple)
@@ -326,85 +273,8 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: 
     return read.features(labels, tokenizer.pad_token_id, reading.in_windows)
 
 
-def weighted_features(data: ClassificationData, features: dict[str, Features]) -> Features | None:
-    """The training split with the weights of its rows and classes; None if there is none."""
-    if "train" not in features:
-        return None
+def weighted(data: ClassificationData, train: Features) -> Features:
+    """The training split with the weights of its rows and classes."""
     # Weights of labels of which a text may have several belong to no text.
     of_class = None if data.problem_type == "multi_label_classification" else data.class_weights
-    return with_loss_weights(features["train"], of_class, data.splits["train"].weights)
-
-
-def write_predictions(
-    folder: Path, data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
-) -> Path:
-    """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
-
-    If a text may have several labels, the cells are as in a|b.
-    Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
-    """
-    task = data.task
-    if thresholds is not None:
-        _, _, spelled = multi_label_scores.predicted(logits, thresholds, data.label_names, task.label_separator)
-    elif task.labels is None:
-        digits = ".3f" if task.files else ".9g"
-        spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
-    else:
-        spelled = [(task.spellings or task.labels)[number] for number in logits.argmax(axis=1)]
-    rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
-    path = folder / server_name(task, split)
-    write_text(path, "index\tprediction\n" + "".join(rows))
-    return path
-
-
-def scored_rows(
-    data: ClassificationData, split: str, logits: np.ndarray, thresholds: Sequence[float] | None = None
-) -> Iterator[dict[str, Any]]:
-    """What is right and what is predicted for the rows of a labelled split, for ``tasks/scored_rows.py``."""
-    examples, names, labels = data.splits[split], data.task.labels, data.splits[split].labels or ()
-    true: list[Any] = [*labels]
-    answers: list[Any] = logits[:, 0].tolist()
-    if names is not None and thresholds is not None:
-        true = [[name for name, there in zip(names, row, strict=True) if there] for row in labels]
-        answers = multi_label_scores.predicted(logits, thresholds, names, None)[1]
-    elif names is not None:
-        true, answers = ([names[number] for number in side] for side in (labels, logits.argmax(axis=1)))
-    for id_, right, answer in zip(examples.index, true, answers, strict=True):
-        yield {"id": id_, "true": right, "answer": answer}
-
-
-def write_own(
-    folder: Path,
-    data: ClassificationData,
-    logits: dict[str, np.ndarray],
-    temperature: float | None,
-    thresholds: Sequence[float] | None = None,
-) -> list[Path]:
-    """For the user's own data, write predictions with probabilities and, of labelled splits, who is taken for whom.
-
-    Args:
-        logits: of every split (rows, classes).
-        temperature: of the probabilities; None stands for 1.
-        thresholds: of texts that may have several labels, which have no one that they could be taken for.
-
-    Returns:
-        The files with predictions that a spreadsheet opens.
-    """
-    names, paths, confused = data.task.labels, [], {}
-    for split, scores in logits.items():
-        examples = data.splits[split]
-        if names is None:
-            paths.append(predictions.write_scores(folder, split, examples.index, scores[:, 0]))
-            continue
-        lists = None
-        if thresholds is not None:
-            shares, lists, labels = multi_label_scores.predicted(scores, thresholds, names, data.task.label_separator)
-        else:
-            shares, predicted = calibration.probabilities(scores, temperature), scores.argmax(axis=1)
-            labels = [names[number] for number in predicted]
-            if examples.labels is not None:
-                confused[split] = counts_of(confusion(predicted, examples.labels, len(names)), names)
-        paths.append(predictions.write_probabilities(folder, split, examples.index, names, shares, labels, lists))
-    if confused:
-        write_confusion(folder, confused)
-    return paths
+    return with_loss_weights(train, of_class, data.splits["train"].weights)

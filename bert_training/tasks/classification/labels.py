@@ -350,11 +350,6 @@ def encode_test_labels(examples: Examples, task: Task) -> list | None:
     if task.files and len({*labels}) == 1:
         return None
     if any(found):
-        if len(labels) > 1 and len({*labels}) == 1:
-            examples.notes.append(
-                f"all {len(labels):,} rows have the label {labels[0]!r:.60}, by which they are scored; if it is a "
-                "placeholder, leave out the column of the labels, and nothing is scored"
-            )
         return encode_labels(examples, task)
     if different:
         listed = ", ".join(f"{label!r:.40}" for label in sorted(map(str, different))[:3])

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from transformers import PretrainedConfig
 
 from bert_training.tasks.classification.glue import Task
-from bert_training.tasks.classification.scores import BY_CLASS, RATES, SEPARATOR, table
+from bert_training.tasks.classification.scores import BY_CLASS, RATES, SEPARATOR
 from bert_training.tasks.classification.trained_for import store_facts, stored_facts
 
 FIELD = "thresholds"  # in the field fine_tuning of the model's config
@@ -42,11 +42,9 @@ def thresholds_of(task: Task, config: PretrainedConfig) -> Thresholds:
     return (stored_thresholds(config) or [USUAL] * len(task.labels or ())) if task.several_labels else None
 
 
-def origin_of_thresholds(task: Task, config: PretrainedConfig, training: bool) -> dict[str, str]:
-    """A fact for run.json: where the thresholds of a run are from; {} if a text has no several labels."""
-    if not task.several_labels:
-        return {}
-    return {"thresholds": "found" if training else "usual" if stored_thresholds(config) is None else "stored"}
+def origin_of_thresholds(config: PretrainedConfig, training: bool) -> str:
+    """A fact for run.json: where the thresholds of a run are from."""
+    return "found" if training else "usual" if stored_thresholds(config) is None else "stored"
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
@@ -168,40 +166,21 @@ def score_of_constants(labels: np.ndarray) -> dict[str, float]:
     return {name: scores[name] or 0.0 for name in METRICS}
 
 
-def predicted(
-    logits: np.ndarray, thresholds: Sequence[float], names: Sequence[str], mark: str | None
-) -> tuple[np.ndarray, list[list[str]], list[str]]:
-    """For logits (texts, labels) the probabilities, the labels of each text, and the cell with them, such as a|b."""
-    shares = probabilities(logits)
-    found = [labels_of(row, thresholds, names) for row in shares]
-    return shares, found, [(mark or MARK).join(labels) for labels in found]
-
-
 def labels_of(shares: np.ndarray, thresholds: Sequence[float], names: Sequence[str]) -> list[str]:
     """The labels of one text, from its probabilities."""
     return [name for name, there in zip(names, gives(shares, thresholds), strict=True) if there]
 
 
 def say_thresholds(say: Callable[[str], None], results: Mapping[str, Any], origin: str) -> None:
-    """Say which thresholds the predictions have, and the scores of each label.
+    """Say which thresholds the predictions have.
 
     Args:
         results: of the finished model.
         origin: that of ``origin_of_thresholds``.
     """
-    evaluated, tested = (results.get(f"{prefix}_{BY_CLASS}") for prefix in ("eval", "test"))
-    parts = {"validation": evaluated, "test": tested}
-    if evaluated and origin == "found":
-        say("each label has a threshold of its own, found on the validation data by F1 and stored with the model")
-        if kept := [name for name, one in evaluated.items() if not one["support"]]:
-            say(f"warning: no text of the validation data has these labels, which keep {USUAL}: {', '.join(kept)}")
-    elif origin == "stored":
-        say("the thresholds are those stored with the model")
-    else:
-        why = (
-            "the model stores no thresholds" if origin == "usual" else "there is no validation data to find better ones"
-        )
-        say(f"a label is given from a probability of {USUAL} on, because {why}")
-    for name, by_label in parts.items():
-        if by_label:
-            say(f"{name}, by label:\n{table(by_label)}")
+    evaluated = results.get(f"eval_{BY_CLASS}") or {}
+    ways = {"found": "found on the validation data by F1, and stored with the model", "stored": "stored with the model"}
+    found = ways.get(origin if evaluated or origin != "found" else "", f"{USUAL}, the usual one")
+    say(f"thresholds of the labels: {found}")
+    if origin == "found" and (kept := [name for name, one in evaluated.items() if not one["support"]]):
+        say(f"warning: no text of the validation data has these labels, which keep {USUAL}: {', '.join(kept)}")

@@ -11,7 +11,6 @@ too, if it decides which weights are kept.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -139,23 +138,6 @@ def detailed_scores(
     return scores_by_class(logits.argmax(axis=1), labels, names) | calibration_scores(logits, labels, temperature)
 
 
-def score_by_category(
-    task: Task, logits: np.ndarray, labels: list, categories: dict[str, list[str]]
-) -> dict[str, float | None]:
-    """The metrics of each category's rows, such as ``matthews_correlation_logic``.
-
-    Args:
-        categories: for every category a cell for each row; the row belongs to it unless the cell is empty.
-    """
-    values: dict[str, float | None] = {}
-    for name, cells in categories.items():
-        if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
-            of_category = score(task, logits[rows], [labels[row] for row in rows])
-            ending = re.sub("[^a-z]+", "_", name.lower())
-            values |= {f"{metric_name}_{ending}": value for metric_name, value in of_category.items()}
-    return values
-
-
 # --- by class -------------------------------------------------------------------------------------------------
 
 
@@ -174,13 +156,6 @@ def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, n
     occur = [names[number] for number in np.union1d(labels, predicted)]
     macro = {f"{rate}_macro": float(np.mean([classes[name][rate] for name in occur])) for rate in RATES}
     return {name: macro[name] for name in MACRO} | {BY_CLASS: classes}
-
-
-def confusion(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, classes: int) -> np.ndarray:
-    """The matrix (C, C) of the numbers of rows: those of class i that were taken for class j."""
-    matrix = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(matrix, (np.asarray(labels), predicted), 1)
-    return matrix
 
 
 def metric_names(names: Iterable[str]) -> list[str]:
@@ -209,20 +184,3 @@ def shown(results: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} {round(value, 4) if isinstance(value, float) else value}" for name, value in single.items()
     )
-
-
-def table(classes: Mapping[str, Mapping[str, Any]], most: int = 30) -> str:
-    """The scores by class, or by label with its threshold, as a text table; of many the ``most`` with the lowest F1."""
-    listed = sorted(classes.items(), key=lambda one: one[1]["f1"])[:most] if len(classes) > most else [*classes.items()]
-    columns = [*next(iter(classes.values()))]
-    width = max(5, *(len(name) for name, _ in listed))
-    lines = [f"{'class':{width}}  " + "  ".join(f"{column.replace('_', ' '):>9}" for column in columns)]
-    for name, one in listed:
-        cells = ("-" if one[column] is None else f"{one[column]:,}" if column == "support" else f"{one[column]:.3f}"
-                 for column in columns)  # fmt: skip
-        lines.append(
-            f"{name:{width}}  " + "  ".join(f"{cell:>{max(9, len(column))}}" for cell, column in zip(cells, columns))
-        )
-    if len(classes) > len(listed):
-        lines.append(f"({most} of {len(classes)} classes, those with the lowest F1)")
-    return "\n".join(lines)

@@ -41,7 +41,7 @@ from bert_training.tasks.classification.labels import (
     names_of_columns,
 )
 from bert_training.tasks.classification.multi_label_scores import MARK
-from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn, note_other_labels
+from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn
 from bert_training.tasks.classification.trained_for import TrainedFor
 from bert_training.tasks.task_data import check_cell, check_ids, sample_limit
 from tokenization.errors import UserError
@@ -169,8 +169,6 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
             examples.labels = encode(examples, data.task)
         whole = split == "train" and (args.folds or args.validation_split)
         data.splits[split] = examples.first(None if whole else sample_limit(args, split))
-        if data.own:
-            note_other_labels(data.splits[split])
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
     mark = (data.task.label_separator or MARK) if data.task.several_labels else ""
@@ -197,33 +195,27 @@ def _examples(
         columns = task_columns(task, labelled)
         official = not labelled and not own_files(args)
         columns = [column for column in columns if not official or column.role != "label"]
-        return _made(task, read(columns, _layout(task)), labelled)
+        return _made(task, read(columns, Layout(header=task.header, broken_share=task.ragged_share)), labelled)
     stored = TrainedFor() if training else trained
     columns = own_columns(args, stored, labelled, split == "train")
     rows = read(columns, Layout(delimiter=args.delimiter or stored.delimiter or ","))
     return _made(None, rows, labelled, args.label_separator or stored.label_separator)
 
 
-def _layout(task: Task) -> Layout:
-    return Layout(header=task.header, broken_share=task.ragged_share)
-
-
 def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None = None) -> Examples:
     """The examples of what was read, after the checks of all cells."""
     data, names, source = rows.data, rows.names, rows.facts["source"]
-    texts = _texts(rows)
+    texts = {names[role]: data[role][:] for role in roles_of_texts(names, rows.header, source)}
     hot = {role.removeprefix(HOT): data[role][:] for role in names if role.startswith(HOT)}
     labels = None
     if hot:
         labels = names_of_columns(hot, labelled, source)
     elif "label" in names:
         labels = names_of_cells(data["label"][:], separator, labelled, source)
-    categories = tuple(name for name in names if task and name in task.categories)
     columns = Columns(
         tuple(texts),
         names.get("label"),
         names.get("id"),
-        categories,
         names.get("weight"),
         names.get("group"),
         tuple(hot),
@@ -235,7 +227,6 @@ def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None =
         lambda row: f"{source}, row {row + 1}",
         rows.facts,
         columns,
-        {name: [cell or "" for cell in data[name][:]] for name in categories},
         weights=_weights(data["weight"][:], source) if "weight" in names else None,
         groups=[*map(nfc, data["group"][:])] if "group" in names else None,
     )
@@ -243,26 +234,15 @@ def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None =
     return examples
 
 
-def _texts(rows: Rows) -> dict[str, list[str]]:
-    """The texts by the names of their columns: one, or two for pairs."""
-    source = rows.facts["source"]
-    return {rows.names[role]: rows.data[role][:] for role in roles_of_texts(rows.names, rows.header, source)}
-
-
 def _note_empty_texts(examples: Examples, official: bool) -> None:
     """Say how many texts are empty; some are in the official release of QQP, whose scores are those of all rows."""
-    empty = [row for row, texts in enumerate(zip(*examples.texts)) if not all(map(has_characters, texts))]
+    empty = [row for row, texts in enumerate(zip(*examples.texts)) if not all(map(str.strip, texts))]
     if empty:
         remedy = "they are kept, as in the official release" if official else "fill them in, or leave out the rows"
         examples.notes.append(
             f"{'' if official else 'warning: '}{len(empty):,} of {len(examples):,} rows have an empty text, of which "
             f"the model can tell nothing, the first: {examples.where(empty[0])}; {remedy}"
         )
-
-
-def has_characters(text: str) -> bool:
-    """Whether a text has more than spaces and control characters, which the tokenizer drops."""
-    return any(character.isprintable() and not character.isspace() for character in text)
 
 
 def _weights(cells: list[str], source: str) -> list[float]:

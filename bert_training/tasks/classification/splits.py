@@ -1,15 +1,15 @@
 """Divide one table: --validation_split holds out a share of it, --folds every part in turn.
 
 scikit-learn's splitters do it, by SPLIT_SEED. Classes keep their shares in both parts; rows of one --group_column
-stay together. Rows keep the order of the file. Every process, and every resumed run, divides the same table in the same
-way; the SHA-256 of a part, by which that is checked, is that of the file and of the numbers of its rows.
+stay together, and then only folds keep the shares. Rows keep the order of the file. Every process, and every resumed
+run, divides the same table in the same way; the SHA-256 of a part, by which that is checked, is that of the file and of
+the numbers of its rows.
 """
 
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from bert_training.tasks.classification.labelled_texts import ClassificationData
 from bert_training.tasks.task_data import SPLIT_SEED, rows_of_units
 from tokenization.errors import UserError
 
-MOST_PARTS = 20  # into which groups are dealt to come close to a share
 GIVE = "give --validation_file, --validation_split 0.1, or --validation_split 0 to train without an evaluation"
 Parts = tuple[Sequence[int], Sequence[int]]
 """The numbers of the rows to train on, and of those that are held out."""
@@ -75,18 +74,6 @@ def check_labels_to_learn(train: Examples, task: Task) -> None:
         )
 
 
-def note_other_labels(examples: Examples) -> None:
-    """Say how many rows have the same text as another row, or the same pair, but another label or score."""
-    labels: dict[tuple[str, ...], set] = {}
-    for texts, label in zip(zip(*examples.texts), examples.labels or []):
-        labels.setdefault(texts, set()).add(label)
-    if rows := [row for row, texts in enumerate(zip(*examples.texts)) if len(labels.get(texts, ())) > 1]:
-        examples.notes.append(
-            f"warning: {len(rows):,} of {len(examples):,} rows have the text of another row but another label, the "
-            f"first: {examples.where(rows[0])}; at most one label of a text can be learnt: correct these first of all"
-        )
-
-
 def divided(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     """The data with a validation split: the fold that --folds names, or the part that --validation_split asks for.
 
@@ -109,8 +96,7 @@ def divided(data: ClassificationData, args: GlueArguments) -> ClassificationData
 
 def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, name: str) -> ClassificationData:
     whole = data.splits["train"]
-    several = _strata(data, args.num_folds) if args.num_folds else _strata_of_share(data, args.validation_split or 0)
-    kind = ", by class" if _classes(data) is not None else ", by rarest label" if several else ""
+    kind = ", by class" if _classes(data) is not None and (whole.groups is None or args.num_folds) else ""
     kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
     described = f"{name} held out{kind}"
     train, held_out = (_part(whole, rows, described) for rows in parts)
@@ -154,21 +140,11 @@ def held_out_rows(data: ClassificationData, share: float, seed: int) -> Parts:
     train, classes, flag = data.splits["train"], _classes(data), f"--validation_split {share:g}"
     if train.groups is None:
         _check_rare(data, 2, flag)
-        strata = classes if classes is not None else _strata_of_share(data, share)
-        kind = model_selection.ShuffleSplit if strata is None else model_selection.StratifiedShuffleSplit
-        (parts,) = _split(kind(n_splits=1, test_size=share, random_state=seed), data, strata)
-    elif classes is None:
+        kind = model_selection.ShuffleSplit if classes is None else model_selection.StratifiedShuffleSplit
+        (parts,) = _split(kind(n_splits=1, test_size=share, random_state=seed), data, classes)
+    else:
         held_out = rows_of_units(train.groups, share, seed)
         parts = (sorted({*range(len(train))}.difference(held_out)), held_out)
-    else:
-        most = max(2, min(MOST_PARTS, len(set(train.groups)), max(Counter(classes).values())))
-        part = Fraction(share).limit_denominator(most)
-        part = min(max(part, Fraction(1, most)), Fraction(most - 1, most))
-        size = len(train) / part.denominator
-        # The parts of the usual size first: the first one that is dealt has the largest group.
-        dealt = sorted(_dealt(data, part.denominator, seed), key=lambda one: abs(len(one[1]) - size))
-        chosen = {row for _, rows in dealt[: part.numerator] for row in rows}
-        parts = (sorted({*range(len(train))} - chosen), sorted(chosen))
     _check_parts(data, parts, flag)
     return parts
 
@@ -177,12 +153,12 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
     """For each fold, the rows to train on and to hold out. Raises UserError if a class or a group would be missing."""
     from sklearn import model_selection
 
-    train, classes, strata = data.splits["train"], _classes(data), _strata(data, folds)
+    train, classes = data.splits["train"], _classes(data)
     _check_rare(data, folds, f"--folds {folds}")
     if classes is not None:
-        parts = _dealt(data, folds, seed)
-    elif strata is not None:
-        parts = _split(model_selection.StratifiedKFold(folds, shuffle=True, random_state=seed), data, strata)
+        in_groups = train.groups is not None
+        dealer = model_selection.StratifiedGroupKFold if in_groups else model_selection.StratifiedKFold
+        parts = _split(dealer(n_splits=folds, shuffle=True, random_state=seed), data, classes, train.groups)
     else:
         # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
         units = np.array(train.groups or range(len(train)))
@@ -195,29 +171,14 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
     return parts
 
 
-def _dealt(data: ClassificationData, parts: int, seed: int) -> list[Parts]:
-    """scikit-learn's stratified folds, with groups if there are any."""
-    from sklearn import model_selection
-
-    groups = data.splits["train"].groups
-    kind = model_selection.StratifiedKFold if groups is None else model_selection.StratifiedGroupKFold
-    return _split(kind(n_splits=parts, shuffle=True, random_state=seed), data, _classes(data), groups)
-
-
 def _split(
     splitter: Any, data: ClassificationData, strata: list[int] | None = None, groups: list[str] | None = None,
     rows: int | None = None,
 ) -> list[Parts]:  # fmt: skip
     """The parts that a splitter makes of the training data, or of so many rows, in the order of the rows."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
-            parts = [*splitter.split(np.zeros(rows or len(data.splits["train"])), strata, groups)]
-    except ValueError as error:
-        raise UserError(
-            f"the training data cannot be divided so: {error}; change --validation_split or --folds, or give "
-            "--validation_file"
-        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
+        parts = [*splitter.split(np.zeros(rows or len(data.splits["train"])), strata, groups)]
     return [(np.sort(train).tolist(), np.sort(held_out).tolist()) for train, held_out in parts]
 
 
@@ -226,33 +187,6 @@ def _classes(data: ClassificationData) -> list[int] | None:
     labels = data.splits["train"].labels
     one_each = data.task.labels is not None and labels and isinstance(labels[0], int)
     return labels if one_each else None
-
-
-def _strata(data: ClassificationData, least: int) -> list[int] | None:
-    """Of several labels a text, the rarest label of each row, so that rare labels have rows on both sides.
-
-    Labels that are the rarest of fewer than ``least`` rows are one stratum, as are rows without a label. None if that
-    leaves one stratum alone, or if the rows have one label each, or groups, which decide then.
-    """
-    train = data.splits["train"]
-    if not data.task.several_labels or train.groups is not None:
-        return None
-    table = np.asarray(train.labels) > 0
-    frequency = table.sum(0)
-    rarest = [int(min(np.flatnonzero(row), key=lambda label: frequency[label], default=-1)) for row in table]
-    counts = Counter(rarest)
-    strata = [one if counts[one] >= least else -1 for one in rarest]
-    counts = Counter(strata)
-    largest = max(counts, key=lambda one: counts[one])
-    strata = [one if counts[one] >= least else largest for one in strata]
-    return strata if len(set(strata)) > 1 else None
-
-
-def _strata_of_share(data: ClassificationData, share: float) -> list[int] | None:
-    """``_strata``, unless one of the sides has too few rows for a row of each."""
-    strata = _strata(data, 2)
-    smaller = np.ceil(min(share, 1 - share) * len(data.splits["train"]))
-    return None if strata is None or len(set(strata)) >= smaller else strata
 
 
 def _check_rare(data: ClassificationData, least: int, flag: str) -> None:

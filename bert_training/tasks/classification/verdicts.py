@@ -1,6 +1,6 @@
 """From the logits of a text to what a finished model says of it: its class, its labels, or its score.
 
-``bert-repro ask``, the page and the service say what ``verdict_of`` finds, with the temperature and the thresholds that
+``bert-repro ask``, the page and the service say what ``judge_of`` finds, with the temperature and the thresholds that
 are stored with the model.
 """
 
@@ -70,11 +70,6 @@ class Verdict(NamedTuple):
 def not_read(lost: int) -> dict[str, int]:
     """The field of an answer about a text of which so many tokens were not read; none if all were."""
     return {"tokens_not_read": lost} if lost else {}
-
-
-def verdict_of(config: PretrainedConfig, logits: np.ndarray) -> Verdict:
-    """What a model says of a text with these logits (C,). Raises ValueError as ``judge_of`` does."""
-    return judge_of(config)(logits)
 
 
 def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:

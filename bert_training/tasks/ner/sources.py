@@ -35,7 +35,6 @@ BUILTIN = "the documentation carried by this Python installation"
 GIVE_FILES = (
     "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
 )
-LONG_SENTENCE = 200  # words; hardly any sentence is longer
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 METRICS_OF_PLAIN = ("accuracy", "f1_macro", "loss")
 
@@ -75,8 +74,6 @@ class NerData:
             documents = part.facts["documents"]
             line = f"{name}: {len(part):,} sentences, {part.num_words:,} words, "
             line += f"{documents:,} documents, " if documents else "no documents marked: each sentence stands alone, "
-            if len(part) == 1 and part.num_words > LONG_SENTENCE:
-                line += "warning: no blank line or row ends a sentence, so all words are one sentence, "
             scheme = part.facts.get("tag_scheme")
             line += f"tags {SCHEMES_IN_WORDS.get(scheme, scheme)}" if scheme else "no tags"
             line += ", plain sentences, one a line" if part.facts.get("raw_text") else ""

@@ -22,7 +22,6 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
-from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.cut_texts import rows_around
 from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
 from bert_training.tasks.task_data import in_chunks
@@ -139,41 +138,22 @@ class Rows:
         return Features(columns, pad_token_id)
 
 
-def tokenized(
-    splits: dict[str, Split], labels: tuple[str, ...], tokenizer: PreTrainedTokenizerBase, args: NerArguments
-) -> tuple[dict[str, Rows], dict[str, Features]]:
-    """The rows of every split, and the model's inputs made from them."""
-    rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in splits.items()}
-    features = {name: rows[name].features(part, labels, tokenizer.pad_token_id) for name, part in splits.items()}
-    return rows, features
-
-
-def cut_remarks(rows: dict[str, Rows], splits: dict[str, Split], max_seq_length: int) -> list[str]:
-    """Lines for the user about what is longer than a row."""
-    lines = []
-    for split, part in rows.items():
-        if part.parted_sentences:
-            sentences = len(splits[split])
-            share = 100 * part.parted_sentences / sentences
-            lines.append(
-                f"{split}: {part.parted_sentences:,} of {sentences:,} sentences ({share:.1f} %) are longer than "
-                f"--max_seq_length {max_seq_length} and are read in parts; each word is tagged"
-            )
-        if part.cut_words:
-            lines.append(
-                f"warning: {split}: {part.cut_words:,} of {splits[split].num_words:,} words are longer than "
-                f"--max_seq_length {max_seq_length} and were cut; raise it"
-            )
-    return lines
-
-
-def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Lines about the tokens for the user."""
-    lines = [
-        f"{split}: the tokenizer drops {part.unknown_words} words; {tokenizer.unk_token} replaces them"
-        for split, part in rows.items()
-        if part.unknown_words
-    ]
+def remarks(
+    rows: dict[str, Rows], splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase, max_seq_length: int
+) -> list[str]:
+    """Lines for the user about what is longer than a row, and about the tokens."""
+    lines, longer = [], f"are longer than --max_seq_length {max_seq_length}"
+    for name, part in rows.items():
+        split = splits[name]
+        said = {
+            f"{name}: {part.parted_sentences:,} of {len(split):,} sentences {longer} and are read in parts; each word "
+            "is tagged": part.parted_sentences,
+            f"warning: {name}: {part.cut_words:,} of {split.num_words:,} words {longer} and were cut; raise "
+            "it": part.cut_words,
+            f"{name}: the tokenizer drops {part.unknown_words} words; {tokenizer.unk_token} replaces "
+            "them": part.unknown_words,
+        }
+        lines += [line for line, there in said.items() if there]
     if tokenizer.tokenize("A") == tokenizer.tokenize("a") != [tokenizer.unk_token]:
         lines.append("this tokenizer lower-cases; names are found better with a cased model")
     return lines

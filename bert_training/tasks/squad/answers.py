@@ -69,12 +69,6 @@ class Answers:
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
         return results | {"null_score_diff_threshold": best}
 
-    def test_scores(self, questions: Sequence[Question]) -> dict[str, float]:
-        """``score`` for the test split, without what other thresholds than the applied one would give."""
-        found = self.score(questions)
-        others = ("at_", "best_", "null_score")
-        return {f"test_{name}": value for name, value in found.items() if not name.startswith(others)}
-
     def scored_rows(self, questions: Sequence[Question]) -> Iterator[dict[str, Any]]:
         """The official scores of the predictions, question by question, for ``tasks/scored_rows.py``."""
         for one in questions:

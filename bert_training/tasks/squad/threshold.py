@@ -28,7 +28,7 @@ from collections.abc import Mapping
 
 from transformers import PretrainedConfig
 
-from bert_training.tasks.squad.settings import THRESHOLD
+from bert_training.tasks.stored_flags import THRESHOLD
 
 FIELD = THRESHOLD  # the evaluation reports it as eval_ + this name
 

@@ -192,6 +192,20 @@ def _encode(
             yield np.array(ids, dtype=np.int32), np.array(spans, dtype=np.int32).reshape(-1, 2)
 
 
+def lost_at_lengths(
+    questions: Sequence[Question], windows: Windows, max_query_length: int, max_answer_length: int
+) -> dict[str, int]:
+    """How many questions are cut; of those to train on, whose answer no window holds whole, and whose is too long."""
+    lost = {"cut_questions": int((windows.question_lengths > max_query_length).sum())}
+    if windows.start_positions is not None and windows.end_positions is not None:
+        held = windows.start_positions > 0
+        long = held & (windows.end_positions - windows.start_positions >= max_answer_length)
+        answerable = sum(bool(question.answers) for question in questions)
+        lost["in_no_window"] = answerable - len(np.unique(windows.question[held]))
+        lost["too_long"] = len(np.unique(windows.question[long]))
+    return lost
+
+
 def token_span(text: str, start: int, spans: np.ndarray) -> tuple[int, int]:
     """The first and the last token that share a character with this answer; the last is before the first if none do."""
     first = int(np.searchsorted(spans[:, 1], start, side="right"))

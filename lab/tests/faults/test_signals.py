@@ -61,18 +61,16 @@ SAVE = {
 # The first of several evaluations.
 EVALUATION = {
     "run_pretraining": "bert_training.pretraining.evaluation:evaluate",
-    "run_glue": "run_glue:evaluate",
-    "run_squad": "run_squad:answer",
-    "run_ner": "run_ner:evaluate",
+    **dict.fromkeys(("run_glue", "run_squad", "run_ner"), "bert_training.tasks.fine_tuning:_evaluated"),
 }
 BEFORE = {
     "run_pretraining": (
         "bert_training.pretraining.build_corpus:make_shard",
         "bert_training.pretraining.encoding:encode_lines",
     ),
-    "run_glue": ("run_glue:build_network", "run_glue:record_origin"),
-    "run_squad": ("run_squad:build_windows", "run_squad:record_origin"),
-    "run_ner": ("run_ner:build_network", "run_ner:record_origin"),
+    "run_glue": ("run_glue:build_task_network", "bert_training.tasks.fine_tuning:record_origin"),
+    "run_squad": ("run_squad:build_task_network", "bert_training.tasks.fine_tuning:record_origin"),
+    "run_ner": ("run_ner:build_task_network", "bert_training.tasks.fine_tuning:record_origin"),
 }
 AFTER = (
     "bert_training.engine.checkpoint:save_model_folder",

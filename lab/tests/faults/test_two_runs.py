@@ -34,8 +34,8 @@ SECOND = {
     "while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, [], 2, "already holds a run"),
     "to resume while it trains": ("pretraining", [], "bert_training.engine.loop:_update", 4, AUTO, 2, BUSY),
     "to resume while a checkpoint is written": ("pretraining", [], "torch:save", 1, AUTO, 2, BUSY),
-    "while the network is loaded": ("glue", [], "run_glue:build_network", 1, [], 2, BUSY),
-    "for a series, between its runs": ("glue", SERIES, "run_glue:run_one", 2, SERIES, 2, BUSY),
+    "while the network is loaded": ("glue", [], "run_glue:build_task_network", 1, [], 2, BUSY),
+    "for a series, between its runs": ("glue", SERIES, "run_glue:run_alone", 2, SERIES, 2, BUSY),
 }
 
 

@@ -5,18 +5,15 @@ import warnings
 import numpy as np
 import pytest
 
-from bert_training.cards.confusion import counts_of, most_confused
-from bert_training.engine.best import deciding_metric, goodness
+from bert_training.cards.model_card import most_confused
+from bert_training.engine.best import goodness
+from bert_training.tasks.classification.predictions import confusion
 from bert_training.tasks.classification.scores import (
-    confusion,
-    metric_names,
     scores_by_class,
     shown,
-    table,
     value_of,
     with_chosen,
 )
-from tests.helpers.official_files import glue_arguments
 
 NAMES = ("very angry", "loss", "f1:x")
 
@@ -42,9 +39,9 @@ def test_the_scores_are_those_of_scikit_learn(labels, predicted):
         for name in ("f1", "precision", "recall"):  # over the classes that occur, which is scikit-learn's default
             macro = getattr(sklearn, f"{name}_score")(labels, predicted, average="macro", zero_division=0.0)
             assert found[f"{name}_macro"] == pytest.approx(macro, abs=1e-15)
-        matrix = confusion(np.array(predicted), labels, 3)
-        assert (matrix == sklearn.confusion_matrix(labels, predicted, labels=range(3))).all()
-    counts = counts_of(matrix, NAMES)
+        counts = confusion(*([NAMES[number] for number in side] for side in (labels, predicted)), NAMES)
+        matrix = [[counts[name].get(other, 0) for other in NAMES] for name in NAMES]
+        assert (np.array(matrix) == sklearn.confusion_matrix(labels, predicted, labels=range(3))).all()
     assert sum(pair[0] for pair in most_confused(counts)) == len(labels) - np.trace(matrix)
 
 
@@ -68,24 +65,3 @@ def test_a_class_is_named_after_a_colon_whatever_its_name_is():
     assert goodness("eval_f1:loss", 0.5) == 0.5 == -goodness("eval_loss", 0.5) == -goodness("eval_ece", 0.5)
     assert "by_class" not in shown(results)
     assert shown({"a": 1.0, "b": {}, "c": 2 / 3, "d": 7}) == "a 1.0, c 0.6667, d 7"
-
-
-def test_an_unknown_metric_is_refused_with_the_names_of_which_there_may_be_many():
-    args = glue_arguments(metric_for_best_model="f1_very angry", load_best_model_at_end=True)
-    names = [f"eval_{name}" for name in metric_names(["very angry", "calm"])]
-    with pytest.raises(ValueError, match=r"eval_f1_macro, .*eval_f1:very angry, .*; got 'f1_very angry'"):
-        deciding_metric(args, names, "eval_accuracy", True)
-    names = [f"eval_{name}" for name in metric_names([f"class {number}" for number in range(500)])]
-    with pytest.raises(ValueError, match="and 1464 more; got") as told:
-        deciding_metric(args, names, "eval_accuracy", True)
-    assert len(str(told.value)) < 1200
-
-
-def test_of_many_classes_the_table_has_the_worst():
-    classes = {f"c{number}": dict.fromkeys(("precision", "recall", "f1"), number / 100) for number in range(40)}
-    for one in classes.values():
-        one["support"] = 1000
-    lines = table(classes, most=3).splitlines()
-    assert [line.split()[0] for line in lines[1:4]] == ["c0", "c1", "c2"]
-    assert lines[4] == "(3 of 40 classes, those with the lowest F1)"
-    assert "1,000" in lines[1]

@@ -1,8 +1,6 @@
 """The tasks of GLUE: their table, their official files, and the built-in tasks."""
 
-import gzip
 import json
-import lzma
 
 import pytest
 
@@ -76,19 +74,6 @@ def test_label_order_is_that_of_the_hub():
     assert labels["stsb"] is None
 
 
-def test_files_may_be_packed_or_lie_in_the_official_sub_folder(tmp_path):
-    plain = write_task(tmp_path / "plain", "sst2")
-    packed = tmp_path / "glue" / "SST-2"
-    packed.mkdir(parents=True)
-    (packed / "train.tsv.xz").write_bytes(lzma.compress((plain / "train.tsv").read_bytes()))
-    (packed / "dev.tsv.gz").write_bytes(gzip.compress((plain / "dev.tsv").read_bytes()))
-    expected = load_data(glue_arguments(task_name="sst2", data_dir=str(plain)))
-    for folder in (packed, packed.parent):
-        found = load_data(glue_arguments(task_name="sst2", data_dir=str(folder)))
-        assert found.splits["train"].texts == expected.splits["train"].texts
-        assert found.splits["validation"].labels == expected.splits["validation"].labels
-
-
 def sst2(folder, content: str | bytes):
     """The training rows of these files of SST-2."""
     for name in ("train.tsv", "dev.tsv"):
@@ -104,11 +89,6 @@ def test_quotation_marks_do_not_merge_rows(tmp_path):
     examples = sst2(tmp_path, "\n".join(rows) + "\n")
     assert examples.texts[0] == ['" open', "inner", 'closed "', 'last " one']
     assert examples.labels == [1, 0, 1, 0]
-
-
-def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
-    examples = sst2(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
-    assert (examples.texts[0], examples.labels) == (["good", "bad"], [1, 0])
 
 
 def test_broken_rows_of_an_old_qqp_file_are_left_out_with_a_message(tmp_path):
@@ -160,9 +140,3 @@ def test_the_built_in_tasks(monkeypatch):
         {"train", "validation"},
     )
     assert load_data(glue_arguments(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
-
-
-def test_every_task_has_a_title():
-    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "custom")] == ["CoLA", "pair task", "custom"]
-    titles = [glue.title_of(name) for name in (*glue.GLUE_TASKS, *glue.BUILTIN_TASKS)]
-    assert len(set(titles)) == len(titles) and not [title for title in titles if "_" in title]

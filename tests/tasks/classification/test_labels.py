@@ -12,7 +12,7 @@ import pytest
 from transformers import BertConfig
 
 from bert_training.files.hashing import checksums
-from bert_training.tasks.classification.labels import has_no_value, names_in_order
+from bert_training.tasks.classification.labels import names_in_order
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.trained_for import TrainedFor, trained_for
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
@@ -86,9 +86,7 @@ def test_a_named_class_of_the_hub_that_is_missing_is_refused(monkeypatch):
     assert load_data(glue_arguments(dataset_name="x/y")).task.labels == ("None", "NA")
 
 
-@pytest.mark.parametrize(
-    "value", ["nan", "NaN", "NAN", "-nan", "None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "#N/A"]
-)
+@pytest.mark.parametrize("value", ["nan", "None", "<NA>", "#N/A"])
 def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
     path = table(tmp_path, "0.0", "1.0", value, name="numbers.csv")
     for given in ({}, {"problem_type": "regression"}):
@@ -109,31 +107,7 @@ def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
     assert load_data(glue_arguments(validation_file=path), trained.names, trained).splits["validation"].labels[2] == 2
 
 
-def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    words = ["none", "nil", "no", "nano", "Nona", "0", "-1", "?", "unknown"]
-    assert not any(map(has_no_value, words))
-    assert not pandas.read_csv(table(tmp_path, *words))["label"].isna().any()
-    # What pandas writes for a missing value in text, with astype(str) and as a nullable type.
-    for written in (str(float("nan")), str(None), str(pandas.NA), str(pandas.NaT), ""):
-        assert has_no_value(written)
-
-
-@pytest.mark.parametrize(
-    "label",
-    [
-        "['a', 'b']",
-        '["a"]',
-        "[1, 2]",
-        "[1 2]",
-        "[]",
-        "[-1]",
-        '{"choices": ["a", "b"]}',
-        "{'a': 1}",
-        '[{"end": 3}]',
-        "{}",
-    ],
-)
+@pytest.mark.parametrize("label", ["['a', 'b']", "[1 2]", "[]", '{"choices": ["a", "b"]}', "{'a': 1}"])
 def test_json_that_was_written_into_a_csv_is_no_class(tmp_path, label):
     quoted = '"' + label.replace('"', '""') + '"'
     told = error(table(tmp_path, "x", quoted))
@@ -141,16 +115,10 @@ def test_json_that_was_written_into_a_csv_is_no_class(tmp_path, label):
     assert "several labels are real lists (.jsonl), cells such as a|b with --label_separator" in told
 
 
-def test_a_word_in_brackets_is_a_class(tmp_path):
-    assert read(table(tmp_path, "[laughs]", "{cries}")).task.labels == ("[laughs]", "{cries}")
-
-
 # --- Classes that may be several labels each -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "mark", ["#", ";", ",", "|", "/", "+", "&", "::", "->", " ", "-", "_", "•", "、", "｜", " / ", " - ", ", ", "; "]
-)
+@pytest.mark.parametrize("mark", ["#", ",", "|", "::", " ", "_", "、", " / ", ", "])
 def test_whatever_stands_between_labels_asks_for_it_and_its_answer_separates_them(tmp_path, mark):
     cells = ["pay", mark.join(["pay", "late"]), "late", mark.join(["late", "pay", "rude"]), "rude"]
     path = json_lines(tmp_path, *cells * 3)
@@ -241,22 +209,6 @@ def test_the_hub_names_classes_and_columns_in_any_form(monkeypatch):
     assert data.splits["train"].texts == (["e\u0301t\u00e9", "b"],)  # a text stays as it is
 
 
-@pytest.mark.parametrize("name", ["dev", "valid", "val", "validation"])
-def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
-    on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b", "a"]}, test=["b", "a"])
-    data = load_data(glue_arguments(dataset_name="x/y", do_predict=True))
-    assert {split: len(part) for split, part in data.splits.items()} == {"train": 2, "validation": 3, "test": 2}
-
-
-def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
-    on_the_hub(monkeypatch, train=["a", "b"], more=["a", "b"])
-    told = glue_error(dataset_name="x/y")
-    assert "there is training data but nothing to evaluate on; give --validation_file, --validation_split" in told
-    assert told.endswith("give these with --train_file and --validation_file instead of --dataset_name")
-    on_the_hub(monkeypatch, test=["a", "b"])
-    assert "got test (--do_predict predicts the split test)" in glue_error(dataset_name="x/y")
-
-
 # --- Classes or scores -------------------------------------------------------------------------------------
 
 
@@ -305,21 +257,6 @@ def test_one_class_in_two_spellings_is_refused(tmp_path):
     assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
 
 
-def test_scores_that_are_all_the_same_teach_nothing(tmp_path):
-    path, dev = table(tmp_path, "2.5", "2.5"), table(tmp_path, "2.5", "1.5", name="dev.csv")
-    told = glue_error(train_file=path, validation_file=dev)
-    assert (
-        "own.csv, row 1: this and all other training examples (2) have the label 2.5, so nothing would be learnt"
-        in told
-    )
-
-
-def test_words_are_no_scores(tmp_path):
-    assert "own.csv, row 2: expected a number; got 'good'" in error(
-        table(tmp_path, "1", "good"), problem_type="regression"
-    )
-
-
 # --- The model decides without training data ---------------------------------------------------------------
 
 CLASSES, SCORES = TrainedFor(("0", "1"), 2), TrainedFor(("score",), 1, scores=True)
@@ -342,12 +279,6 @@ def test_a_model_of_classes_is_not_evaluated_on_scores_nor_the_other_way_round(t
     given = glue_arguments(task_name="stsb", validation_file=str(folder / "dev.tsv"))
     with pytest.raises(ValueError, match="It has the labels 0, 1, expected scores"):
         load_data(given, CLASSES.names, CLASSES)
-
-
-def test_what_the_model_predicts_makes_the_flag_needless(tmp_path):
-    path = table(tmp_path, "0.0", "1.0", "1.0")
-    assert evaluated(path, CLASSES).splits["validation"].labels == [0, 1, 1]
-    assert evaluated(path, SCORES).splits["validation"].labels == [0.0, 1.0, 1.0]
 
 
 UNNAMED = TrainedFor(None, 3)
@@ -445,48 +376,11 @@ def test_labels_in_another_spelling_are_not_scored_and_a_warning_says_so(tmp_pat
     )
 
 
-@pytest.mark.parametrize("label", [None, "", "-1", "?"])
-def test_placeholders_need_no_warning(tmp_path, label):
-    data = load_data(glue_arguments(test_file=json_lines(tmp_path, label, label)), CLASSES.names, CLASSES)
-    assert (data.splits["test"].labels, data.splits["test"].notes) == (None, [])
-
-
-def test_one_class_in_all_rows_to_predict_is_scored_and_said(tmp_path):
-    """It may be a placeholder, but only the user can know."""
-    for trained, label in ((CLASSES, "0"), (SCORES, "2.5")):
-        path = json_lines(tmp_path, label, label)
-        test = load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"]
-        assert test.labels == [float(label)] * 2
-        assert test.notes == [
-            f"all 2 rows have the label '{label}', by which they are scored; if it is a placeholder, leave out the "
-            "column of the labels, and nothing is scored"
-        ]
-    for labels in (("0", "1"), ("0",)):
-        path = json_lines(tmp_path, *labels)
-        assert not load_data(glue_arguments(test_file=path), CLASSES.names, CLASSES).splits["test"].notes
-
-
 @pytest.mark.parametrize(("labels", "trained"), [(("1", ""), CLASSES), (("1", "2"), CLASSES), (("1", "?"), CLASSES),
                                                  (("1.5", "good"), SCORES)])  # fmt: skip
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path, labels, trained):
     with pytest.raises(ValueError, match=r"own.csv, row 2: expected a (label out of 0, 1|number); got '"):
         labels_to_predict(table(tmp_path, *labels), trained)
-
-
-def test_a_label_that_the_training_lacks_is_refused(tmp_path):
-    train, dev = table(tmp_path, "a", "b"), table(tmp_path, "a", "c", name="dev.csv")
-    told = glue_error(train_file=train, validation_file=dev)
-    assert "expected a label out of a, b; got 'c'; correct it, or train with examples of it" in told
-
-
-def test_the_files_of_the_glue_server_stay_without_labels(tmp_path):
-    """Some copies have a column of labels that are all the same."""
-    train = str(write_task(tmp_path / "sst2", "sst2") / "train.tsv")
-    given = {"task_name": "sst2", "train_file": train, "validation_file": train}
-    for labels, expected in ((("0", "0"), None), (("-1", "-1"), None), (("0", "1"), [0, 1])):
-        rows = "".join(f"{number}\tgood\t{label}\n" for number, label in enumerate(labels))
-        test = own(tmp_path, "index\tsentence\tlabel\n" + rows, "test.tsv")
-        assert load_data(glue_arguments(**given, test_file=test)).splits["test"].labels == expected
 
 
 def test_a_whole_number_in_two_spellings_is_refused_and_their_order_is_fixed(tmp_path):
@@ -508,9 +402,3 @@ def test_rows_of_the_hub_are_known_by_their_content(monkeypatch):
         return checksums(load_data(glue_arguments(dataset_name="someone/mails")).facts())
 
     assert content("good") == content("good") != content("bad") and len(content("good")) == 2
-
-
-def test_a_label_that_is_not_told_is_no_class_called_none(tmp_path):
-    trained = TrainedFor(("None", "against", "for"), 3, texts=1, text_columns=("text",), label_column="label")
-    path = json_lines(tmp_path, None, None)
-    assert load_data(glue_arguments(test_file=path), trained.names, trained).splits["test"].labels is None

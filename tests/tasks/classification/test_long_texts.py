@@ -2,7 +2,6 @@
 
 import random
 import re
-import shutil
 import sys
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import modeling_bert_repro
 import run_glue
-from bert_training.engine.batches import one_example, step_batches
+from bert_training.engine.batches import step_batches
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
 from bert_training.engine.predict import predict
@@ -25,7 +24,6 @@ from bert_training.tasks.classification.long_texts import (
     Reading,
     WindowFeatures,
     pool_windows,
-    pooled,
     read_texts,
     text_logits,
 )
@@ -171,18 +169,6 @@ def test_the_loss_is_that_of_pooled_logits_however_a_step_is_split(make_run, pro
         torch.testing.assert_close(weights, first, rtol=0, atol=1e-7)
 
 
-def test_several_labels_a_text_are_pooled_as_well():
-    rows = features()
-    model, truth = network("multi_label_classification"), torch.rand(16, 3, dtype=torch.float64).round()
-    batch = {name: tensor for name, tensor in rows.collate(range(16)).items() if name != "labels"}
-    expected = F.binary_cross_entropy_with_logits(by_hand(model, rows), truth)
-    torch.testing.assert_close(model(**batch, labels=truth).loss, expected, rtol=1e-6, atol=0)
-    alone = [one_example(batch | {"labels": truth}, row) for row in range(16)]
-    assert [len(one["input_ids"]) for one in alone] == rows.num_windows.tolist()
-    losses = torch.stack([model(**one).loss for one in alone])
-    torch.testing.assert_close(losses.mean(), expected, rtol=1e-6, atol=0)
-
-
 def test_an_evaluation_fills_its_batches_with_windows(make_run):
     """No batch has more than 6 of them, a text is in one batch, and the results are in the order of the texts."""
     rows, model = features(), network("single_label_classification")
@@ -191,11 +177,6 @@ def test_an_evaluation_fills_its_batches_with_windows(make_run):
     assert max(rows.num_windows[batch].sum() for batch in batches) <= 6
     found = predict(make_run(), model, rows, 6)
     torch.testing.assert_close(torch.from_numpy(found["logits"]), by_hand(model, rows).float(), rtol=1e-5, atol=1e-6)
-
-
-def test_one_window_is_pooled_to_itself():
-    logits = torch.randn(3, 2)
-    assert torch.equal(pooled(logits, [1, 1, 1]), logits)
 
 
 # --- runs ------------------------------------------------------------------------------------------------
@@ -241,16 +222,6 @@ def test_plain_transformers_find_the_same_with_the_program_of_the_card(windowed,
     assert len(capsys.readouterr().out.split()) == 3
 
 
-def test_a_resumed_run_is_the_same_to_the_bit(windowed, pretrained, files, tmp_path):
-    shutil.copytree(windowed, tmp_path / "run")
-    for path in (tmp_path / "run").glob("*"):
-        if path.name in ("all_results.json", "model.safetensors", "hashes.json", "checkpoint-4"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    more = (*WINDOWS, "--save_steps=2", "--learning_rate=1e-2", "--resume_from_checkpoint=auto")
-    run_glue.main(command(pretrained, files.long, tmp_path / "run", *more))
-    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (windowed / "model.safetensors").read_bytes()
-
-
 @pytest.mark.slow
 def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
     more = (*WINDOWS, "--save_steps=0", "--learning_rate=1e-2", "--per_device_train_batch_size=2")
@@ -261,9 +232,6 @@ def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (["--max_windows=0", *WINDOWS[:2]], "--max_windows must be at least 1"),
-    (["--max_windows=2"], "--max_windows needs --long_texts windows; give that, or leave --max_windows out"),
-    (["--long_texts=windows", "--label_token=last"], "--label_token and --long_texts windows exclude each other"),
     (["--long_texts=windows", "--max_seq_length=2"], "--max_seq_length 2 leaves no room for the text; give 3"),
     (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of the text; give 6"),
     ([*WINDOWS, "--text_column", "text", "label", "--label_column=id"], "reads a single text, not pairs"),

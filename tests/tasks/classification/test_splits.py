@@ -80,9 +80,7 @@ def test_a_large_group_is_not_held_out_for_a_small_share(tmp_path, share, most):
     assert 0 < len(data.splits["validation"]) <= most
 
 
-@pytest.mark.parametrize(
-    ("pairs", "share", "held_out"), [(50, 0.01, 5), (50, 0.3, 30), (50, 0.5, 50), (50, 0.99, 95), (10, 0.05, 2)]
-)
+@pytest.mark.parametrize(("pairs", "share", "held_out"), [(50, 0.01, 1), (50, 0.3, 30), (50, 0.5, 50), (10, 0.05, 1)])
 def test_of_many_groups_the_share_is_held_out(tmp_path, pairs, share, held_out):
     parts = parts_of(sheet(tmp_path, "ab" * pairs), validation_split=share, group_column="who")
     assert len(parts[None].splits["validation"]) == held_out
@@ -101,7 +99,7 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
             "aabbccddee",
             "",
             {"validation_split": 0.1},
-            "cannot be divided so: The test_size = 1 should be",
+            "The test_size = 1 should be",
         ),
         (
             "abbbbcc",
@@ -110,8 +108,13 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
             "expected at least 3 rows of each class, got fewer of 'a' (1), 'c' (2)",
         ),
         ("ab", "", {"folds": 3}, "got fewer of 'a' (1), 'b' (1); add rows of it"),
-        ("abab", "xxxx", {"validation_split": 0.5}, "number of splits n_splits=2 greater than the number of groups: 1"),
-        ("ababab", "xxyyyy", {"folds": 3}, "number of splits n_splits=3 greater than the number of groups: 2"),
+        (
+            "abab",
+            "xxxx",
+            {"validation_split": 0.5},
+            "no row of the class 'a' is left to train on, because the rows of",
+        ),
+        ("ababab", "xxyyyy", {"folds": 3}, "number of groups: 2"),
         (
             "a" * 9 + "b" * 9,
             "",
@@ -143,33 +146,6 @@ def test_copies_on_both_sides_are_said(tmp_path):
     assert "warning: 4 of the 4 rows held out have the same text as one to train on" in data.summary()
 
 
-@pytest.mark.parametrize(
-    ("columns", "labels", "given"),
-    [
-        (("text",), ["a", "b"], {}),
-        (("text",), ["1.5", "2.5"], {}),
-        (("text",), ["a|b", "b"], {"label_separator": "|"}),
-        (("sentence1", "sentence2"), ["a", "b"], {}),
-    ],
-)
-def test_the_rows_of_one_text_with_several_labels_are_counted(tmp_path, columns, labels, given):
-    """Rows 0 to 2 are one text, 3 and 4 are copies with one label, 5 is the first text but for its case; all twice."""
-    texts, first = ["good", "good", "good", "bad", "bad", "Good"], [0, 0, 1, 1, 1, 1]
-    rows = [",".join([text, *["same"] * (len(columns) - 1), labels[label]]) for text, label in zip(texts, first)]
-    path = own(tmp_path, "\n".join([",".join([*columns, "label"]), *rows, *rows]) + "\n", "own.csv")
-    expected = (
-        f"warning: 6 of 12 rows have the text of another row but another label, the first: {path}, row 1; at most one"
-    )
-    data = load_data(glue_arguments(train_file=path, validation_file=path, **given))
-    assert data.summary().count(expected) == 2  # of both splits
-    (data,) = parts_of(path, validation_split=0.5, **given).values()
-    assert data.summary().count(expected) == 1  # of the whole table, not of its parts
-    assert (
-        "rows have the text of another row"
-        not in parts_of(sheet(tmp_path, "aabb" * 3), validation_split=0.5)[None].summary()
-    )
-
-
 def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path, monkeypatch):
     path = own(tmp_path, "text,label\n" + "good,a|b\nbad,a\n" * 10 + "rare,a|c\n", "own.csv")
     seen = set()
@@ -180,40 +156,6 @@ def test_a_label_that_no_text_to_train_on_has_is_said(tmp_path, monkeypatch):
         assert ("warning: no text has the label c" in data.summary()) is held_out
         seen.add(held_out)
     assert seen == {True, False}
-
-
-@pytest.mark.parametrize("given", [{"validation_split": 0.25}, {"folds": 4}])
-def test_rare_labels_of_several_are_on_both_sides(tmp_path, given, monkeypatch):
-    """Of 200 rows, 4 have the label "rare", always beside others; at random, one side would often have none."""
-    labels = [
-        "|".join(["usual"] * (row % 2) + ["often"] * (row % 3 > 0) + ["rare"] * (row % 50 == 7)) for row in range(200)
-    ]
-    lines = [f"text {row},{label}" for row, label in enumerate(labels)]
-    path = own(tmp_path, "\n".join(["text,label", *lines]) + "\n", "own.csv")
-    for seed in range(5):
-        monkeypatch.setattr(splits, "SPLIT_SEED", seed)
-        for one in parts_of(path, label_separator="|", **given).values():
-            number = one.task.labels.index("rare")
-            counts = [int(sum(row[number] for row in one.splits[split].labels)) for split in ("train", "validation")]
-            assert counts == [3, 1]
-        assert "by rarest label" in one.summary()
-
-
-def test_few_rows_of_several_labels_are_divided_without_strata(tmp_path):
-    path = own(tmp_path, "text,label\n" + "".join(f"text {row},l{row}|l{row + 1}\n" for row in range(6)), "own.csv")
-    (one,) = parts_of(path, label_separator="|", validation_split=0.5).values()
-    assert [len(one.splits[split]) for split in ("train", "validation")] == [3, 3]
-    assert "by rarest label" not in one.summary()
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_large_group_of_scores_is_not_held_out_for_a_small_share(tmp_path, seed, monkeypatch):
-    """Five writers, of whom one has 500 of 540 rows."""
-    rows = [f"text {row},{row / 7},{'x' if row < 500 else 'qrst'[row % 4]}" for row in range(540)]
-    path = own(tmp_path, "\n".join(["text,label,who", *rows]) + "\n", "own.csv")
-    monkeypatch.setattr(splits, "SPLIT_SEED", seed)
-    (data,) = parts_of(path, validation_split=0.1, group_column="who").values()
-    assert len(data.splits["validation"]) == 40
 
 
 def test_the_rows_of_one_text_can_be_kept_together(tmp_path):

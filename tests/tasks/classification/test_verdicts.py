@@ -7,7 +7,7 @@ import pytest
 from transformers import BertConfig
 
 from bert_training.tasks.classification.trained_for import SEVERAL_LABELS
-from bert_training.tasks.classification.verdicts import is_regression, verdict_of
+from bert_training.tasks.classification.verdicts import is_regression, judge_of
 
 LOGITS = np.array([log(3), 0.0, log(6)], dtype=np.float32)
 NAMES = {0: "red", 1: "old", 2: "small"}
@@ -34,7 +34,7 @@ NAMES = {0: "red", 1: "old", 2: "small"}
 )
 def test_what_logits_say(fields, logits, record):
     config = BertConfig(id2label={number: NAMES[number] for number in range(len(logits))}, **fields)
-    said = verdict_of(config, logits)
+    said = judge_of(config)(logits)
     assert said.record() == record and is_regression(config) == ("score" in record)
     ranked, shares = said.ranked(), record.get("probabilities", {})
     assert ranked.names == (sorted(shares, key=lambda name: -shares[name]) or ["red"])
@@ -44,11 +44,11 @@ def test_what_logits_say(fields, logits, record):
 
 def test_outputs_that_are_not_finite():
     with pytest.raises(ValueError, match="the outputs of the model are not finite"):
-        verdict_of(BertConfig(id2label=NAMES), np.array([0.0, np.nan, exp(1)]))
+        judge_of(BertConfig(id2label=NAMES))(np.array([0.0, np.nan, exp(1)]))
 
 
 def test_several_scores_are_refused():
     """They would be told apart by nothing, and all but the first were lost."""
     config = BertConfig(problem_type="regression", id2label={0: "valence", 1: "arousal"})
     with pytest.raises(ValueError, match=r"gives 2 scores \(valence, arousal\), and one is expected here"):
-        verdict_of(config, np.zeros(2))
+        judge_of(config)

@@ -45,32 +45,9 @@ def test_nothing_to_find_and_nothing_found_is_zero():
     assert span_scores([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 1.0, "types": {}}
 
 
-def conlleval_entities(tags: list[str]) -> set[tuple[str, int, int]]:
-    """A translation of ``startOfChunk`` and ``endOfChunk`` in conlleval.pl (Tjong Kim Sang)."""
-    ends = {"BB", "BO", "IB", "IO", "EE", "EI", "EO", "BS", "IS", "ES", "SO", "SB", "SS", "SI", "SE", "EB"}
-    starts = {"BB", "IB", "OB", "OI", "EE", "EI", "OE", "SB", "SI", "SE", "EB", "OS", "BS", "IS", "ES", "SS"}
-    found, begin, before, kind_before = set(), 0, "O", ""
-    for place, tag in enumerate([*tags, "O"]):
-        now, kind = tag[0], tag[2:]
-        if before + now in ends or (before != "O" and kind != kind_before):
-            found.add((kind_before, begin, place))
-        if before + now in starts or (now != "O" and kind != kind_before):
-            begin = place
-        before, kind_before = now, kind
-    return found
-
-
 def sentences(generator: random.Random, prefixes: str, kinds=("-PER", "-LOC")) -> list[list[str]]:
     tags = ["O", *(f"{prefix}{kind}" for prefix in prefixes for kind in kinds)]
     return [generator.choices(tags, k=generator.randint(1, 9)) for _ in range(generator.randint(1, 12))]
-
-
-@pytest.mark.parametrize("prefixes", ["BI", "BIES"])
-def test_entities_follow_conlleval(prefixes):
-    generator = random.Random(0)
-    for _ in range(300):
-        for tags in sentences(generator, prefixes):
-            assert set(entities(tags)) == conlleval_entities(tags)
 
 
 @pytest.mark.parametrize("kinds", [("-PER", "-LOC"), ("",)])

@@ -61,7 +61,7 @@ BARE = {
 }
 
 
-@pytest.mark.parametrize("layout", ["tabs", "three columns", "json", "numbers", "with --tag_scheme io"])
+@pytest.mark.parametrize("layout", ["three columns", "numbers", "with --tag_scheme io"])
 @pytest.mark.parametrize("scheme", BARE)
 def test_tags_without_a_type_are_spans_of_one_type(tmp_path, scheme, layout):
     given = [*(BARE[scheme].replace(" M", " B M E") if scheme == "BMES" else BARE[scheme]).split()]

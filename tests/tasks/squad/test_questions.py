@@ -4,7 +4,6 @@ import copy
 import gzip
 import json
 import lzma
-import sys
 
 import datasets
 import pytest
@@ -67,19 +66,12 @@ def broken(change) -> dict:
     [
         ([], "f.json: expected a column 'question'"),
         ({"version": "1.1"}, "f.json, article 0: expected SQuAD's form, .* got KeyError: 'paragraphs'"),
-        ({"data": ["x"]}, "f.json, article 0: expected SQuAD's form"),
-        ({"data": [{"paragraphs": [{}]}]}, "f.json, article 0: expected SQuAD's form, .* got KeyError: 'qas'"),
         (broken(lambda q: q.pop("id")), "f.json, question 'q0': .* got KeyError: 'id'"),
         (broken(lambda q: q.update(id="q0")), "f.json, question 'q0': expected an id of its own"),
         (broken(lambda q: q.pop("question")), "f.json, row 2: expected a question, got nothing"),
         (broken(lambda q: q.pop("answers")), "'q1': has no 'answers'; --test_file takes questions without them$"),
         (broken(lambda q: q.update(answers=[], is_impossible=False)), "'is_impossible' is false but there are 0"),
-        (broken(lambda q: q.update(is_impossible=True)), "'q1': 'is_impossible' is true but there are 1 answers"),
-        (broken(lambda q: q["answers"][0].pop("text")), "f.json, question 'q1': .* got KeyError: 'text'"),
         (broken(lambda q: q["answers"][0].update(answer_start="24")), "f.json, row 2: expected answers as SQuAD"),
-        (broken(lambda q: q["answers"][0].update(answer_start=True)), "f.json, row 2: expected answers as SQuAD"),
-        (broken(lambda q: q["answers"][0].update(answer_start=-30)), "'small red house' at character -30, the"),
-        (broken(lambda q: q["answers"][0].update(answer_start=50)), "at character 50, the context has 'er .' there"),
         (
             broken(lambda q: q["answers"][0].update(answer_start=23)),
             "'q1': expected answer 'small red house' at character 23, the context has ' small red hous' there; "
@@ -88,7 +80,6 @@ def broken(change) -> dict:
         (broken(lambda q: q["answers"][0].update(text="big house")), "it does not occur in the context"),
         (broken(lambda q: q["answers"][0].update(text="")), "'q1': expected answer '' at character 24"),
         (broken(lambda q: q.update(answers=[])), "'q1': has no answer; .* give --version_2_with_negative"),
-        (broken(lambda q: q.update(question="\ud800?")), "f.json: expected Unicode text as question"),
     ],
 )
 def test_bad_content_is_refused(tmp_path, content, message):
@@ -173,19 +164,6 @@ def test_hub_columns_give_the_same_questions(monkeypatch):
             read_hub("some/squad_v2", None, "train")
     rows[:] = [{"text": "x"}]
     with pytest.raises(ValueError, match=r"expected a column 'question'; 'context'; got 'text'"):
-        read_hub("some/squad_v2", None, "train")
-
-
-def test_a_data_set_of_the_hub_without_network_is_one_clear_error():
-    with pytest.raises(
-        ValueError, match=r"--dataset_name nobody/nothing, split 'train': cannot be loaded \(.+\); check"
-    ):
-        read_hub("nobody/nothing", None, "train")
-
-
-def test_a_missing_package_datasets_is_one_clear_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"cannot be loaded .*datasets.*or give --train_file"):
         read_hub("some/squad_v2", None, "train")
 
 

@@ -1,14 +1,13 @@
 """The windows of long contexts are those of Google's code, of which this file contains a port."""
 
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
 from bert_training.tasks.squad.questions import Question, read_squad
-from bert_training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
+from bert_training.tasks.squad.windows import build_windows, check_lengths, lost_at_lengths, max_context, window_starts
 from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
 
@@ -131,29 +130,6 @@ def test_max_context_as_in_googles_comment():
     assert sum(int(b.sum()) for b in best) == 12
 
 
-def test_max_context_of_a_long_text_needs_memory_for_its_tokens_only():
-    first = np.arange(400) * 128
-    tracemalloc.start()
-    best = max_context(first, np.full(400, 318))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    tokens = first[-1] + 318
-    assert sum(map(sum, best)) == tokens  # each token counts once
-    assert peak < 100 * tokens < 8 * 400 * tokens  # the last is a table of all windows and tokens
-
-
-def test_max_context_weighs_the_length_of_the_window():
-    """With Google's sizes the 0.01 per token matters: a last window that is 115 tokens shorter loses 1.15."""
-    spans = [(0, 317), (127, 202)]
-    best = max_context(*np.array(spans).T)
-    assert [b.tolist() for b in best] == [
-        [google_is_max_context(spans, w, offset + i) for i in range(length)] for w, (offset, length) in enumerate(spans)
-    ]
-    # Token 222 has a right context of 94 in the first window and a left context of 95 in the second one. For token 223
-    # these are 93 and 96.
-    assert [bool(best[0][t]) for t in (222, 223)] == [True, False]
-
-
 def test_a_window_is_the_pair_that_the_tokenizer_itself_makes(tokenizer):
     question = Question("q", "is the doctor old ?", CONTEXT)
     windows = build_windows([question], tokenizer, 64, 16, 32)
@@ -202,6 +178,22 @@ def test_an_answer_of_dropped_characters_is_refused(tokenizer):
     question = Question("q7", "old", "old \u200b doctor", (("\u200b", 4),))
     with pytest.raises(ValueError, match=r"question 'q7': the tokenizer drops every character of its answer '\\u200b'"):
         build_windows([question], tokenizer, with_answers=True)
+
+
+def test_what_the_lengths_lose_is_counted(tokenizer):
+    """Of three questions, the answer of one is too long for a window of 6 tokens, and that of another for the limit."""
+    context = "red green blue small large old new house river mountain"
+    answers = (
+        ("red green blue small large old new", 0),
+        ("new house", context.index("new")),
+        ("river", context.index("river")),
+    )
+    questions = [Question(f"q{i}", "the old doctor", context, (answer,)) for i, answer in enumerate(answers)]
+    questions.append(Question("none", "the", context))
+    windows = build_windows(questions, tokenizer, 11, 4, 2, with_answers=True)
+    assert lost_at_lengths(questions, windows, 2, 1) == {"cut_questions": 3, "in_no_window": 1, "too_long": 1}
+    windows = build_windows(questions, tokenizer, 11, 4, 2)
+    assert lost_at_lengths(questions, windows, 3, 1) == {"cut_questions": 0}
 
 
 def test_answers_inside_a_token_or_before_combining_accents(tokenizer):
