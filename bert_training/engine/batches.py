@@ -8,6 +8,9 @@ workers and micro-batches nor on where a run was interrupted, and a resumed run 
 
 import copy
 import math
+import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -17,7 +20,6 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
-from bert_training.engine.signals import only_parent_ends_me
 from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -128,18 +130,6 @@ def num_examples(batch: dict[str, torch.Tensor]) -> int:
     return len(batch.get(NUM_WINDOWS, batch["input_ids"]))
 
 
-def one_example(batch: dict[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
-    """The batch of the example with this number alone, as padded as it was."""
-    rows = slice(number, number + 1)
-    if NUM_WINDOWS not in batch:
-        return {name: tensor[rows] for name, tensor in batch.items()}
-    total, first = len(batch["input_ids"]), int(batch[NUM_WINDOWS][:number].sum())
-    windows = slice(first, first + int(batch[NUM_WINDOWS][number]))
-    per_window = ("input_ids", "token_type_ids", "attention_mask")
-    assert all(len(batch[name]) == total for name in per_window)
-    return {name: tensor[windows if name in per_window else rows] for name, tensor in batch.items()}
-
-
 def steps_for(args: SharedArguments, epoch_fraction: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up.
 
@@ -236,3 +226,23 @@ def step_batches(
         if len(micro_batches) == data.per_step:
             yield micro_batches
             micro_batches = []
+
+
+def only_parent_ends_me(_worker: int = 0) -> None:
+    """Ignore the signals that stop a run (``loop.py``), but SIGTERM only unless the parent sent it.
+
+    For processes that prepare batches. Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of
+    a job, but the training process still needs batches to finish its step.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
+
+        def wait() -> None:
+            while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+                pass
+            os._exit(0)
+
+        parent = os.getppid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=wait, daemon=True).start()

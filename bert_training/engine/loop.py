@@ -3,14 +3,32 @@
 The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
 micro-batches and processes. The items of all micro-batches of a step are therefore counted before the first forward
 pass, and the model's heads divide by that count.
+
+Stopping on a signal: the step is finished, a checkpoint is written, and the process exits.
+
+The signals are SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal or the connection was closed) and SIGUSR1, which batch
+systems send before the time is up (in Slurm, the option ``signal=USR1@120`` of sbatch). A process that ignores SIGHUP,
+as under ``nohup``, goes on ignoring it.
+
+The exit status is ``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start
+again" from success (0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
+
+    until python run_pretraining.py ... --resume_from_checkpoint auto; do [ $? = 75 ] || break; done
+
+A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. If there
+is no next step, the run ends as usual. Before the first step and after the last one, while data is prepared or results
+are written, the others kill as usual, and Ctrl-C ends the process with status 130; the same command goes on from there.
+torchrun forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
+import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,12 +36,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
-from bert_training.engine.batches import first_position, is_labelled, num_examples, one_example
-from bert_training.engine.checkpoint import save_checkpoint
-from bert_training.engine.divergence import Divergence, explain_divergence
-from bert_training.engine.run import Run, gather_object
-from bert_training.engine.signals import STOPPED, StopSignals
-from bert_training.engine.state import TrainingState
+from bert_training.engine.batches import is_labelled, num_examples
+from bert_training.engine.checkpoint import TrainingState, save_checkpoint
+from bert_training.engine.run import Run
 from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
@@ -32,6 +47,11 @@ LEAST_SCALE = 2.0**-14
 FIRST_STEPS = 20  # after so many, the time left is estimated
 # An attribute of a network whose loss is also divided by the number of real tokens, ``num_tokens_in_batch``.
 COUNTS_TOKENS = "counts_tokens"
+
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+# Under torchrun, one Ctrl-C reaches a process twice: from the terminal and from torchrun.
+SAME_SIGNAL_SECONDS = 1.0
 
 
 @dataclass
@@ -87,7 +107,6 @@ def training_steps(
     *,
     max_grad_norm: float,
     start_step: int = 0,
-    explain: Callable[[Divergence], str] = explain_divergence,
     loss_arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
@@ -99,13 +118,12 @@ def training_steps(
             a stop signal, so that its worker processes end.
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
-        explain: returns the message of the FloatingPointError.
         loss_arguments: further arguments of the model in training, such as ``class_weights``.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
             fp16, a gradient that is not finite stops the run only when the scale has become too small (LEAST_SCALE).
-        SystemExit: a signal asked the process to stop (``signals.py``). It is raised after the caller's loop body for
+        SystemExit: a signal asked the process to stop (``StopSignals``). It is raised after the caller's loop body for
             the step has finished and a checkpoint has been written.
     """
     accelerator, model = run.accelerator, state.model
@@ -134,8 +152,11 @@ def training_steps(
             finite = _is_finite(values["loss"], grad_norm, accelerator)
             lr = float(state.scheduler.get_last_lr()[0])
             if not finite or (not _update(state, accelerator) and _has_least_scale(accelerator)):
-                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
-                raise FloatingPointError(explain(found))
+                raise FloatingPointError(
+                    f"step {index}: the loss is {values['loss']}, the gradient norm {grad_norm}; the weights are still "
+                    f"those of step {index - 1}. Try a lower --learning_rate or a longer --warmup_steps"
+                    f"{in_float32(accelerator.mixed_precision)}"
+                )
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
@@ -280,21 +301,39 @@ def _has_least_scale(accelerator: Accelerator) -> bool:
     return accelerator.scaler is not None and accelerator.scaler.get_scale() < LEAST_SCALE
 
 
-@torch.no_grad()
-def _divergence(
-    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], step: int, loss: float, norm: float
-) -> Divergence:
-    """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
-    unwrapped, size = run.accelerator.unwrap_model(model).eval(), num_examples(micro_batches[0])
-    culprits = []
-    for micro, batch in enumerate(micro_batches):
-        start = first_position(micro, run.rank, run.world_size, size)
-        for row in range(size):
-            if not torch.isfinite(unwrapped(**one_example(batch, row), num_items_in_batch=1).loss):
-                culprits.append(start + row)
-    instances = size * len(micro_batches) * run.world_size
-    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)), run.accelerator.mixed_precision)
+def in_float32(precision: str) -> str:
+    """What else to try in a run that computes in another type and whose numbers are not finite."""
+    return "" if precision == "no" else f"; the run computes in {precision}: also try --mixed_precision no"
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0] >> 1)
+
+
+# --- stopping on a signal ---------------------------------------------------------------------------------------------
+
+
+class StopSignals:
+    """A context in which the first signal only sets ``asked``; a second one, at least 1 s later, kills as usual."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._time = 0.0
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
+            heard = [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+            self._earlier = {number: signal.signal(number, self._note) for number in heard}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._earlier.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if not self.asked:
+            self.asked, self._time = True, time.monotonic()
+        elif time.monotonic() - self._time > SAME_SIGNAL_SECONDS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)

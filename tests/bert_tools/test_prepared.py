@@ -1,4 +1,4 @@
-"""bert_training/pretraining/corpora.py: a run takes a corpus that bert-repro corpus has prepared."""
+"""A run takes a corpus that bert-repro corpus has prepared."""
 
 import shutil
 from types import SimpleNamespace
@@ -9,9 +9,7 @@ from transformers import AutoTokenizer
 from bert_tools.corpus import main
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.early_checks import check_early
-from bert_training.pretraining.text import Text
+from bert_training.pretraining.text import Text, build_corpora
 from tests.helpers.small_corpora import data_bytes
 
 
@@ -55,13 +53,6 @@ def test_a_prepared_corpus_is_that_of_the_run(corpora, tmp_path, tokenizer_folde
     assert corpora("taken").train[0].facts == one.facts  # a resumed run needs neither flag nor folder
 
 
-def test_a_prepared_corpus_is_looked_at_before_the_text_is_read(tmp_path, tokenizer_folder):
-    given = {"tokenizer_name": str(tokenizer_folder), "train_file": ["t"], "validation_file": ["v"]}
-    args = PretrainingArguments(output_dir=str(tmp_path / "new"), corpus_dir=str(tmp_path / "none"), **given)
-    with pytest.raises(ValueError, match=r"none: not a finished corpus"):
-        check_early(args)
-
-
 def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_path, tokenizer_folder):
     prepared = prepare(tmp_path, tokenizer_folder, "b.txt")
     with pytest.raises(ValueError, match=r"prepared: holds a corpus made from other input \(it differs in: text\)"):
@@ -87,10 +78,6 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
             "--corpus_dir and --max_train_documents exclude each other",
-        ),
-        (
-            "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
-            "--corpus_dir and --deduplicate exclude each other",
         ),
         (
             "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 from bert_tools.vocabulary import learn_vocabulary, main
 from bert_training.__main__ import main as bert_repro
 from bert_training.inputs.texts import read_lines
-from bert_training.pretraining import word_counts
-from bert_training.pretraining.word_counts import count_words_of_files
+from bert_training.pretraining import encoding
+from bert_training.pretraining.encoding import count_words_of_files
 from tests.helpers.texts_of_all_kinds import write_all
 from tests.inputs.test_text_forms import ARTICLES, EXTRACTED, WIKI_ARTICLES, WIKI_LINES
 from tokenization import load_vocab
@@ -113,7 +113,7 @@ def test_case_and_accents_have_flags(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_words_are_counted_by_pieces_as_in_one_process(tmp_path, workers, monkeypatch):
-    monkeypatch.setattr(word_counts, "PIECE_BYTES", 700)
+    monkeypatch.setattr(encoding, "_COUNTED_BYTES", 700)
     files = write_all(tmp_path)
     rules = (True, False, True)
     counted = count_words_of_files(files, *rules, num_workers=workers, progress=False)
@@ -121,7 +121,7 @@ def test_words_are_counted_by_pieces_as_in_one_process(tmp_path, workers, monkey
 
 
 def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
-    monkeypatch.setattr(word_counts, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(encoding, "_COUNTED_BYTES", 2000)
     (tmp_path / "text").mkdir()
     files = write_all(tmp_path / "text")
     for workers in (1, 2):

@@ -12,13 +12,15 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine.checkpoint import (
+    UNKNOWN,
+    Origin,
+    TrainingState,
     begin_anew,
     find_checkpoint,
     load_checkpoint,
     resume,
     save_checkpoint,
 )
-from bert_training.engine.state import UNKNOWN, Origin, TrainingState
 from bert_training.files.atomic import damage
 from bert_training.inputs.records import read_events
 from modeling_bert_repro import BertForSequenceClassification

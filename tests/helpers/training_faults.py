@@ -253,13 +253,6 @@ FAULTS = {
         faulty="np.arange(start, stop)",
         tests=("tests/pretraining/test_groups.py",),
     ),
-    "weights are not tied again on a TPU": Fault(
-        file="bert_training/engine/fsdp.py",
-        places="prepare",
-        correct="broken_ties(bare)",
-        faulty="[]",
-        tests=("tests/engine/test_prepared.py",),
-    ),
     # --- Masks --------------------------------------------------------------------------------------------
     "80/20/0": Fault(
         file=MASKING,

@@ -7,7 +7,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 import run_glue
-from bert_training.engine import precision
+from bert_training.engine import launch
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import read
 from tests.helpers.torchrun import torchrun
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 @pytest.fixture
 def cpu(monkeypatch):
     """Sets whether this machine multiplies in bfloat16, for networks of every width."""
-    monkeypatch.setattr(precision, "NARROWEST", 1)
+    monkeypatch.setattr(launch, "NARROWEST", 1)
     return lambda has: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": has})
 
 

@@ -10,7 +10,6 @@ import torch
 from transformers import AutoModel, AutoModelForPreTraining, BertConfig
 
 import run_pretraining
-from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
 from bert_training.pretraining import tokenizer as tokenizer_module
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures com
 
 def without_speed(folder: Path, kind: str) -> list[dict]:
     """The numbers that two equal runs record equally."""
-    others = {"event", "tokens_per_second", "mfu", "seconds_per_step"}
+    others = {"event", "tokens_per_second", "seconds_per_step"}
     return [{name: value for name, value in e.items() if name not in others} for e in events(folder, kind)]
 
 
@@ -82,16 +81,10 @@ def test_the_loss_falls(finished):
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
 
 
-def test_the_speed_is_recorded(finished, network_shape):
-    """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
+def test_the_speed_is_recorded(finished):
     results = json.loads((finished / "all_results.json").read_text())
-    record = events(finished, "train")[-1]
-    assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
-    # The utilisation may be above 1 if the peak was measured while the processor was busy.
-    assert results["train_mfu"] > 0 and results["peak_tflops"] > 0
-    tokens = results["train_tokens_per_second"]
-    flops = training_flops(BertConfig.from_pretrained(network_shape), tokens, tokens / 28, 0.15 * tokens)
-    assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
+    assert set(events(finished, "train")[-1]) >= {"tokens_per_second", "seconds_per_step", "grad_norm", "learning_rate"}
+    assert results["train_tokens_per_second"] > results["train_samples_per_second"] > 0
 
 
 def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch):

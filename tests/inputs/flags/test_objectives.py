@@ -1,7 +1,5 @@
 """bert_training/inputs/flags/objectives.py: one table says what the objectives are."""
 
-import dataclasses
-
 import pytest
 
 from bert_training.inputs.flags.objectives import DEFAULT, NEXT_SENTENCE, OBJECTIVES, objective_of
@@ -12,10 +10,3 @@ def test_flags_without_an_objective_have_the_default():
     for wrong in (None, 3, ["mlm"], "MLM"):
         with pytest.raises(ValueError, match=r"objective is .*; expected one of mlm_nsp"):
             objective_of({"objective": wrong})
-
-
-def test_the_least_text_of_each_kind():
-    """Pairs need two sentences of one document, and those with a random segment another document as well."""
-    one = OBJECTIVES["mlm"]
-    same = dataclasses.replace(one, pairs=dataclasses.replace(NEXT_SENTENCE, random_second=False))
-    assert (one.fewest, same.fewest, OBJECTIVES["mlm_nsp"].fewest) == ((1, 1), (1, 2), (2, 2))
