@@ -391,19 +391,16 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
     tied = model.all_tied_weights_keys or {}
     found = {name: tensor.shape for name, tensor in weights.items()}
     expected = {name: shape for name, shape in own.items() if name in found or name not in tied}
-    if differing := [name for name in {**expected, **found} if expected.get(name) != found.get(name)]:
-        name = differing[0]
-        raise UserError(
-            f"{folder} holds another model: {len(differing)} tensors differ, such as {name}, which is "
-            f"{_shape(found.get(name))}, expected {_shape(expected.get(name))}"
-        )
+    changed = [
+        f"{name} {_shape(found.get(name))} -> {_shape(expected.get(name))}"
+        for name in {**expected, **found}
+        if expected.get(name) != found.get(name)
+    ]
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
-    if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
-        raise UserError(
-            f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
-            "the configuration it was saved with"
-        )
+    changed += [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]
+    if changed:
+        raise UserError(f"{folder} holds another model: {len(changed)} of its parts differ, such as {changed[0]}")
 
 
 def _go_back(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:

@@ -381,24 +381,13 @@ def trackers_of(args: SharedArguments) -> dict[str, Any]:
 
 
 def start_trackers(accelerator: Accelerator, run: Run[SharedArguments]) -> None:
-    """Begin a run in every tracker, with the flags of the run.
-
-    Raises:
-        ValueError: a tracker cannot begin, because for example its server cannot be reached.
-    """
+    """Begin a run in every tracker, with the flags of the run."""
     name = run.output_dir.resolve().name
     shown = published(run.facts)["flags"]
     flags = {
         flag: value if isinstance(value, bool | int | float | str) else str(value) for flag, value in shown.items()
     }
-    try:
-        accelerator.init_trackers(PROJECT, init_kwargs={tracker: {key: name} for tracker, key in NAME_OF_RUN.items()})
-        for tracker in accelerator.trackers:
-            if tracker.name != TENSORBOARD and run.is_main:
-                tracker.store_init_configuration(flags)
-    except Exception as error:  # whatever the packages of other people raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(
-            f"--report_to {' '.join(run.args.report_to)}: cannot start ({first}); correct the settings of the tracker, "
-            "or leave it out"
-        ) from error
+    accelerator.init_trackers(PROJECT, init_kwargs={tracker: {key: name} for tracker, key in NAME_OF_RUN.items()})
+    for tracker in accelerator.trackers:
+        if tracker.name != TENSORBOARD and run.is_main:
+            tracker.store_init_configuration(flags)

@@ -1,6 +1,6 @@
 """The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt.
 
-Also what it loses of the text, whether anything is left to predict, and what ``--whole_word_mask`` takes for a word in
+Also what it loses of the text, and what ``--whole_word_mask`` takes for a word in
 scripts without spaces: BERT's tokenizer makes each ideograph a word, so that whole words of Chinese are single
 characters. In Thai, Lao, Khmer, Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between
 two spaces is one word, which is mostly too long to be masked. Both would happen in silence.
@@ -17,7 +17,6 @@ from pathlib import Path
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
 from bert_training.files.hashing import sha256
@@ -27,7 +26,6 @@ from bert_training.inputs.json_files import read_object
 from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.encoding import Side
-from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import FOR_CHINESE
 from bert_training.pretraining.text import Corpora, Text
 from tokenization.bert_tokenizer import save_tokenizer_files
@@ -47,7 +45,6 @@ from tokenization.train_wordpiece import train_wordpiece
 # --- what the tokenizer loses ----------------------------------------------------------------------------------------
 
 
-_BATCH = 256
 # (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
 GIVEN = (
     "take weights or a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
@@ -85,17 +82,13 @@ def record_coverage(
     run: Run[PretrainingArguments],
     tokenizer: PreTrainedTokenizerBase,
     corpora: Corpora,
-    evaluated: dict[int, PretrainingInstances],
 ) -> None:
     """Record and print the shares of [UNK] and of stripped accents in all corpora, and warn if they are large.
 
     The case and the accents of the tokenizer are recorded and printed as well.
 
-    Args:
-        evaluated: the held-out instances by their length.
-
     Raises:
-        ValueError: practically all of a text becomes [UNK], or there is nothing to predict in the held-out instances.
+        ValueError: practically all of a text becomes [UNK].
     """
     normalizer = tokenizer.backend_tokenizer.normalizer
     if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
@@ -116,7 +109,6 @@ def record_coverage(
         run.say(f"{text}: {counts.summary()}")
         for warning in counts.warnings(text, *ways):
             run.say(warning)
-    run.only_main(lambda: check_predictable(run.args, evaluated, len(tokenizer)))
 
 
 def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
@@ -131,26 +123,6 @@ def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Co
     unknown = tokenizer.unk_token_id
     sums |= {"tokens": corpus.num_tokens, "unknown_tokens": 0 if unknown is None else int(corpus.unigrams[unknown])}
     return replace(first, **sums)
-
-
-def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:
-    """Check that the held-out instances that are evaluated have something to predict.
-
-    Args:
-        held_out: the instances by their length.
-        pieces: the size of the vocabulary.
-
-    Raises:
-        ValueError: they hold only [UNK] and other special tokens, which are never predicted.
-    """
-    for length, instances in held_out.items():
-        count = min(args.max_eval_instances, instances.epoch_size(0))
-        batches = (instances.batch(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH))
-        if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
-            raise UserError(
-                f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
-                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
-            )
 
 
 # --- borders of words ------------------------------------------------------------------------------------------------
@@ -172,8 +144,6 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
         ValueError: it would mask none.
     """
     args = run.args
-    if not args.whole_word_mask:
-        return
     apart = not args.tokenizer_name or ideographs_apart(load_tokenizer(args.tokenizer_name))
     single, long = shares((line for line in text.lines() if line is not None), apart)
     beginning = f"of the first characters of {text.name}"
@@ -242,7 +212,8 @@ def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokeni
             return chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         return learnt_tokenizer(run, text)
 
-    run.only_main(lambda: check_borders_of_words(run, text))
+    if args.whole_word_mask:
+        run.only_main(lambda: check_borders_of_words(run, text))
     return run.main_first(found)
 
 

@@ -50,7 +50,7 @@ def test_resuming_overwrites_nothing_that_is_no_run(make_run, name):
     run = make_run(resume_from_checkpoint="auto")
     check_output_dir(run.args)
     (run.output_dir / name).write_text("precious")
-    with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to continue"):
+    with pytest.raises(ValueError, match=f"already holds .* .{name}.*give another folder, as it has no run.json"):
         check_output_dir(run.args)
     (run.output_dir / "run.json").write_text("{}")
     check_output_dir(run.args)

@@ -9,12 +9,10 @@ from transformers import AutoTokenizer
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import tokenizer as tokenizer_module
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.masking import MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.text import Corpora
 from bert_training.pretraining.tokenizer import (
     check_borders_of_words,
-    check_predictable,
     coverage_of_corpus,
     ideographs_apart,
     record_coverage,
@@ -49,11 +47,6 @@ def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
     assert build_corpus(documents, tokenizer, tmp_path / "c").facts == corpus.facts
 
 
-def instances(path, documents, tokenizer, objective):
-    settings = InstanceSettings(seed=0, max_seq_length=16, objective=objective, fixed=True)
-    return PretrainingInstances(build_corpus(documents, tokenizer, path), tokenizer, settings)
-
-
 def test_the_remedy_suits_the_flags():
     assert remedies(arguments(model_name_or_path="m"))[0] == "begin with a model of this language"
     assert "no --tokenizer_name" in remedies(arguments(tokenizer_name="t"))[0]
@@ -62,30 +55,6 @@ def test_the_remedy_suits_the_flags():
     held_out = arguments(validation_file=["held.txt"], vocab_size=60)
     assert remedies(held_out, 50)[0] == "add text like it to --train_file"
     assert remedies(held_out, 60)[0].startswith("add text like it to --train_file, or give a larger --vocab_size, or")
-
-
-def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):
-    args = arguments(tokenizer_name="t")
-    good = instances(tmp_path / "good", [["ให้ ว่า. ให้."] * 300, ["ให้. ว่า.", "the"]], tokenizer, "mlm")
-    for name, objective in (("pairs", "mlm_nsp"), ("packed", "mlm")):
-        bad = instances(tmp_path / name, [["ให้ ว่า. ให้."] * 9, ["ให้. ว่า."]], _without_points(), objective)
-        with pytest.raises(ValueError) as refusal:
-            check_predictable(args, {16: bad}, 30)
-        count = bad.epoch_size(0)
-        assert str(refusal.value) == (
-            f"the held-out text: expected tokens to predict, but its {count} instances of 16 tokens hold only [UNK], "
-            "which is never predicted; give another --validation_file, or take weights or a tokenizer of this "
-            "language, or learn a vocabulary (no --tokenizer_name)"
-        )
-    check_predictable(args, {16: good}, 30)
-    # A left-to-right network predicts [UNK] like any token.
-    check_predictable(args, {16: instances(tmp_path / "ltr", [["ให้ ว่า. ให้."] * 9], _without_points(), "ltr")}, 30)
-
-
-def _without_points():
-    tokenizer = make_tokenizer()
-    vocabulary = [piece for piece in tokenizer.get_vocab() if piece != "."]
-    return type(tokenizer)(vocab={piece: number for number, piece in enumerate(sorted(vocabulary))})
 
 
 def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
@@ -98,7 +67,7 @@ def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
         add_facts=facts.update,
         only_main=lambda work: work(),
     )
-    record_coverage(run, tokenizer, Corpora([train], held_out, {}), {})
+    record_coverage(run, tokenizer, Corpora([train], held_out, {}))
     assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
     assert facts["coverage"]["train"] == train.facts[0]["coverage"]
     assert facts["coverage"]["held_out"]["unknown_tokens"] == 0
@@ -119,7 +88,7 @@ def test_text_of_which_nothing_is_left_is_refused(tmp_path, tokenizer):
         with pytest.raises(
             ValueError, match=f"^{name} text: expected text that the tokenizer knows.*--limit_alphabet$"
         ):
-            record_coverage(run, tokenizer, Corpora([train], held_out, {}), {})
+            record_coverage(run, tokenizer, Corpora([train], held_out, {}))
 
 
 # --- words in scripts that have no spaces between words ---------------------------------------------------------------

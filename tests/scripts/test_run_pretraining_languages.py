@@ -72,22 +72,3 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
         pretrain([word for word in again if word not in ("--text_column", "content")])
     pretrain(again)
     assert (folder / "all_results.json").is_file()
-
-
-@pytest.mark.slow
-def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(pretraining_flags, monkeypatch):
-    more = {"tokenizer_name": None, "vocab_size": 60, "config_name": "tiny", "max_steps": 2}
-    with monkeypatch.context() as patch:
-        patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted
-        folder = pretrain(pretraining_flags("run", **more))
-    resumed = more | {"resume_from_checkpoint": "auto"}
-    for changed, shown in [
-        ({"vocab_size": 50}, "tokenizer_sha256"),
-        ({"do_lower_case": "false"}, "tokenizer_sha256"),
-        ({"max_train_documents": 30}, "text"),
-        ({"validation_split": 0.3}, "text"),
-    ]:
-        with pytest.raises(ValueError, match=rf"holds a corpus made from other input \(it differs in: {shown}"):
-            pretrain(pretraining_flags("run", **resumed | changed))
-    pretrain(pretraining_flags("run", **resumed, do_lower_case="true"))
-    assert (folder / "all_results.json").is_file()
