@@ -8,9 +8,6 @@ workers and micro-batches nor on where a run was interrupted, and a resumed run 
 
 import copy
 import math
-import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -20,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from bert_training.engine.errors import is_for_the_user
 from bert_training.engine.run import Run
+from bert_training.engine.signals import only_parent_ends_me
 from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 
@@ -226,23 +224,3 @@ def step_batches(
         if len(micro_batches) == data.per_step:
             yield micro_batches
             micro_batches = []
-
-
-def only_parent_ends_me(_worker: int = 0) -> None:
-    """Ignore the signals that stop a run (``loop.py``), but SIGTERM only unless the parent sent it.
-
-    For processes that prepare batches. Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of
-    a job, but the training process still needs batches to finish its step.
-    """
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
-
-        def wait() -> None:
-            while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
-                pass
-            os._exit(0)
-
-        parent = os.getppid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=wait, daemon=True).start()

@@ -349,7 +349,7 @@ def check_key(target: Path, key: dict[str, Any]) -> None:
         )
 
 
-_GIVE = "give the text, the tokenizer and the flags that it was made with, or choose another folder"
+_GIVE = "give the text, the tokenizer and the flags that it was made with, delete it, or choose another folder"
 
 
 def _is_made(path: Path, facts: dict[str, Any]) -> bool:

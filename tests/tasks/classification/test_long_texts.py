@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import modeling_bert_repro
 import run_glue
-from bert_training.engine.batches import one_example, step_batches
+from bert_training.engine.batches import step_batches
 from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
@@ -177,7 +177,7 @@ def test_several_labels_a_text_are_pooled_as_well():
     batch = {name: tensor for name, tensor in rows.collate(range(16)).items() if name != "labels"}
     expected = F.binary_cross_entropy_with_logits(by_hand(model, rows), truth)
     torch.testing.assert_close(model(**batch, labels=truth).loss, expected, rtol=1e-6, atol=0)
-    alone = [one_example(batch | {"labels": truth}, row) for row in range(16)]
+    alone = [rows.collate([row]) | {"labels": truth[row : row + 1]} for row in range(16)]
     assert [len(one["input_ids"]) for one in alone] == rows.num_windows.tolist()
     losses = torch.stack([model(**one).loss for one in alone])
     torch.testing.assert_close(losses.mean(), expected, rtol=1e-6, atol=0)
