@@ -118,7 +118,7 @@ def _chosen(args: SharedArguments, began: Mapping[str, Any]) -> Settled:
 def _facts_in(folder: str) -> dict[str, Any] | None:
     """The run.json of a folder; None if there is none, or it is damaged and will be written again."""
     try:
-        return Record.read(folder).facts
+        return Record.read(folder).facts if Path(folder, RUN).is_file() else None
     except ValueError:
         return None
 

@@ -238,7 +238,7 @@ KEPT = """
 """
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("file", ["model.safetensors", pytest.param("pytorch_model.bin", marks=pytest.mark.slow)])
 def test_a_network_does_not_follow_what_becomes_of_its_file(tmp_path, pretrained, file):
     """Zeros are written into it, and then it is cut short, which would be the end of a process that reads its map."""
     folder = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification")

@@ -262,6 +262,7 @@ def test_no_chunk_crosses_the_border_of_a_stretch(tmp_path, tokenizer, monkeypat
     assert np.isin(np.arange(0, 7000, 35), plan.a_start).all()  # A chunk begins where a stretch begins.
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     """These are the numbers of docs/pretrain.md. Each paragraph of the held-out Wikipedia is a document here."""

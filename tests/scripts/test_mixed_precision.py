@@ -29,7 +29,7 @@ def unfinish(folder):
     AcceleratorState._reset_state(reset_partial_state=True)  # the next start may have another type
 
 
-@pytest.mark.parametrize(("first", "later"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("first", "later"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])
 def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_path, capsys, first, later):
     began, other = ("bf16", "no (float32)") if first else ("no", "bf16")
     cpu(first)

@@ -85,6 +85,7 @@ def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch)
         pretrain(pretraining_flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = pretraining_flags("pair", max_steps=3, per_device_train_batch_size=4)
