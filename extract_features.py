@@ -39,7 +39,7 @@ from tqdm import tqdm
 
 import modeling_bert_repro
 from bert_training.engine.errors import report_errors
-from bert_training.engine.precision import keep_cudnn_from_attention
+from bert_training.engine.launch import keep_cudnn_from_attention
 from bert_training.files.atomic import make_folder
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.tokenizers import chosen_tokenizer

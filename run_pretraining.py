@@ -47,12 +47,10 @@ from bert_training.engine.launch import start_run
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
 from bert_training.engine.output_folder import nothing_to_do
-from bert_training.engine.state import prepared_state
 from bert_training.pretraining.data import PretrainingData
-from bert_training.pretraining.early_checks import check_early
 from bert_training.pretraining.evaluation import Progress
 from bert_training.pretraining.network import begin, build_pretraining_network, save_results
-from bert_training.pretraining.text import checked_text
+from bert_training.pretraining.text import text_of
 from bert_training.pretraining.tokenizer import tokenizer_of
 
 
@@ -61,27 +59,25 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(PretrainingArguments, argv)
     if nothing_to_do(args):
         return
-    check_early(args)  # before start_run, so that a mistake leaves no output folder behind
     run = start_run(args)
 
-    text = checked_text(run)
+    text = text_of(run)
     tokenizer = tokenizer_of(run, text)
     model, initial_weights = build_pretraining_network(run, getattr(modeling_bert_repro, args.network), tokenizer)
     data = PretrainingData(run, text, tokenizer)
     origin = begin(run, model, initial_weights, data, modeling_bert_repro.BertForMaskedLM)
-    progress = Progress(run, model, data)
+    progress = Progress(run, data)
 
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = linear_schedule(optimizer, args.warmup_steps, data.total_steps)
-    state = prepared_state(run, model, optimizer, scheduler, data.total_steps, origin)
+    state = checkpoint.prepared_state(run, model, optimizer, scheduler, data.total_steps, origin)
     done = checkpoint.resume(run, state)
     checkpoint.save_tokenizer(run, tokenizer, model)
     if done == 0:
         progress.begin(state.model)
 
-    explain = data.explain_divergence(run)
     batches = data.batches(run, done)
-    steps = training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done, explain=explain)
+    steps = training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done)
     for step in progress.timed(steps):
         last = step.index == data.total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:

@@ -51,7 +51,7 @@ ADAPT_BATCH = 32  # the default of run_pretraining.py
 # weights, and it must neither be uploaded nor reported.
 UNTIMED = (
     *("train_file", "validation_file", "validation_split", "dataset_name", "dataset_config_name", "streaming"),
-    *("text_column", "corpus_dir", "mixture", "max_train_documents", "deduplicate"),
+    *("text_column", "corpus_dir", "mixture", "max_train_documents"),
     *("do_lower_case", "extend_vocab", "max_position_embeddings"),
     *("push_to_hub", "hub_model_id", "report_to"),
 )
@@ -206,14 +206,14 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     Args:
         world: the number of processes.
     """
-    table = [f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}"]
+    table = [f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10}"]
     seconds = {}
     for phase in phases:
         timed = [record for record in records if record["max_seq_length"] == phase.length][1:]
-        names = ("seconds_per_step", "tokens_per_second", "mfu")
-        step, tokens, of_peak = (statistics.median(record[name] for record in timed) for name in names)
+        names = ("seconds_per_step", "tokens_per_second")
+        step, tokens = (statistics.median(record[name] for record in timed) for name in names)
         batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
-        table.append(f"{phase.length:6} {batch:>12} {step:8.3f} {tokens:10,.0f} {of_peak:8.1%}")
+        table.append(f"{phase.length:6} {batch:>12} {step:8.3f} {tokens:10,.0f}")
         seconds[phase.length] = step
     return table, seconds
 

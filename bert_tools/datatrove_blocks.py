@@ -19,7 +19,7 @@ from datatrove.pipeline.base import PipelineStep
 from bert_training.inputs.texts import check_files
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.build_corpus import make_shard, plan_corpus
-from bert_training.pretraining.slices import SLICE_BYTES
+from bert_training.pretraining.encoding import SLICE_BYTES
 
 
 class CorpusShards(PipelineStep):  # type: ignore[misc]

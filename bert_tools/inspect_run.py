@@ -1,21 +1,15 @@
-"""Inspect a pre-training run: why its loss does not fall, its data, or the instances of a step as the network saw them.
+"""Inspect a pre-training run: its data, or the instances of a step as the network saw them.
 
     bert-repro inspect DIR
     bert-repro inspect DIR --step N
 
 DIR is an output folder of run_pretraining.py. The flags, phases and processes are read from its run.json, the token ids
-from DIR/corpus. Without --step, the command says whether the loss falls, as run_pretraining.py does after each
-evaluation, and measures the data of each length of instances, with a verdict on each line. With a mixture, the shares
-of the sources that were asked for are compared with those that the steps see, and each instance is shown with its file.
-
-A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. Counted initial weights usually begin below it; then the line is their loss at the first step. A run is on the
-line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a
-window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The
-margin is needed because a model also learns from positions and lengths: models that do not use context yet reach about
-0.25 nats below the line.
+from DIR/corpus. Without --step, the command measures the data of each length of instances, with a verdict on each line.
+With a mixture, the shares of the sources that were asked for are compared with those that the steps see, and each
+instance is shown with its file.
 """
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +22,13 @@ from bert_training.inputs.flags.objectives import PairTask
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.phases import is_mixed, phase_at, phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.inputs.json_files import read_events
 from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.corpus import Corpus, Shard, unigram_entropy
 from bert_training.pretraining.data import MixedInstances, phase_streams, training_instances, used_share
-from bert_training.pretraining.deduplication import BOILERPLATE, left_out_text
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
-from bert_training.pretraining.measurements import Measurement, boilerplate, repeated_documents, repeated_sentences
-from bert_training.pretraining.plateau import diagnosis
 from bert_training.pretraining.segments import EpochPlan
+from bert_training.pretraining.text import open_training_corpora
 from bert_training.pretraining.tokenizer import coverage_of_corpus
 from bert_training.record import RUN, Record
 from tokenization.coverage import Coverage
@@ -51,6 +41,15 @@ _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 Column = tuple[str, str, str]  # a token, its type id, its label
 INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured: its name, the measurement in words, and whether the measurement is good."""
+
+    name: str
+    text: str
+    good: bool
 
 
 # --- Auditing -----------------------------------------------------------------------------------------------
@@ -104,10 +103,9 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     """
     tokens = corpus.num_tokens
     pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
-    documents, sentences = repeated_documents(corpus), repeated_sentences(corpus)
-    in_many = boilerplate(corpus, BOILERPLATE)
-    left_out = corpus.notes.get("deduplicated")
-    mode = left_out["mode"] if left_out else ""
+    shard = corpus.shards[0]
+    documents = repeated_share(shard.tokens, shard.sentences[shard.documents], 1)
+    sentences = repeated_share(shard.tokens, shard.sentences, 8)
     empty = sum(sum(facts["empty"].values()) for facts in corpus.facts)
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     entropy = unigram_entropy([corpus], [1.0])
@@ -117,7 +115,7 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
         Measurement(
             "repeated documents",
             f"{documents:.2%} are copies of an earlier one; fine below 1 %"
-            + _remedy(documents < 0.01 or mode in ("documents", "both"), "documents"),
+            + ("" if documents < 0.01 else "; leave them out of the text, with datatrove for example"),
             documents < 0.01,
         ),
         Measurement(
@@ -126,13 +124,6 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
             sentences < 0.05,
         ),
         Measurement(
-            "boilerplate",
-            f"{in_many:.2%} of the sentences are in {BOILERPLATE} documents or more and not the first; fine below 1 %"
-            + _remedy(in_many < 0.01 or mode in ("lines", "both"), "lines"),
-            in_many < 0.01,
-        ),
-        *([Measurement("deduplicated", left_out_text(left_out), True)] if left_out else []),
-        Measurement(
             "pieces per word",
             f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",
             pieces_per_word < 1.6,
@@ -140,8 +131,19 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measu
     ]
 
 
-def _remedy(good: bool, mode: str) -> str:
-    return "" if good else f"; --deduplicate {mode} leaves them out"
+def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
+    """The share of spans that equal an earlier one, among the first `_SAMPLE` spans.
+
+    Args:
+        offsets: span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
+        shortest: spans of fewer tokens are ignored.
+    """
+    seen, count = set(), 0
+    for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
+        if stop - start >= shortest:
+            count += 1
+            seen.add(hashlib.blake2b(tokens[start:stop].tobytes(), digest_size=8).digest())
+    return 1 - len(seen) / count if count else 0.0
 
 
 def _pair_measurements(shard: Shard, plan: EpochPlan, pairs: PairTask) -> list[Measurement]:
@@ -394,14 +396,6 @@ def _mean_length(instances: PretrainingInstances) -> float:
     return float(np.mean(plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)))
 
 
-def loss_text(folder: Path, facts: dict[str, Any]) -> str:
-    """Whether the loss of the run falls, and if it does not, why."""
-    corpora = open_training_corpora(folder, facts["flags"], verify=False)
-    events = read_events(folder / "metrics.jsonl")
-    fine = "the loss is below that of a model without context, or there are too few steps yet to tell"
-    return diagnosis(facts, events, *corpora) or fine
-
-
 def _print_data(facts: dict[str, Any], folder: Path) -> None:
     flags = facts["flags"]
     train, tokenizer = open_run(folder, flags)
@@ -468,6 +462,4 @@ def main(argv: list[str] | None = None) -> None:
     if arguments.step is not None:
         _print_step(facts, folder, arguments.step, arguments.rank, arguments.limit)
         return
-    if (folder / "metrics.jsonl").exists():  # a run that has just begun has none
-        print(loss_text(folder, facts))
     _print_data(facts, folder)

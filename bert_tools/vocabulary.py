@@ -21,7 +21,7 @@ from bert_training.files.process import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
-from bert_training.pretraining.word_counts import count_words_of_files
+from bert_training.pretraining.encoding import count_words_of_files
 from tokenization.extend_vocabulary import UNUSED
 from tokenization.train_wordpiece import DRAFT, LAYOUTS, train_wordpiece
 

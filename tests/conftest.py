@@ -27,7 +27,6 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
-from bert_training.engine import throughput
 from bert_training.files import locks
 from modeling_bert_repro import fast_dropout, fast_path
 from tests.helpers.words import WORDS, sentence
@@ -194,12 +193,6 @@ def make_run(tmp_path):
         return run
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def short_measurement(monkeypatch) -> None:
-    """A pre-training measures the peak of the machine with a product or two, which no test judges."""
-    monkeypatch.setattr(throughput, "_MEASURED_SECONDS", 0.001)
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
     bert-repro curves RUN_FOLDER...
 
 On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
-held-out scores. Beside them are the nats a word of the held-out text or, of several held-out files, of each (if that of
-a general text rises, the model forgets). The grey line is the unigram
-entropy of the training text: the loss of a model that knows only how often each piece occurs. A masked language model
-has learnt from context if its held-out loss is below this line.
+held-out scores. Beside them are the losses of each of several held-out files (if that of a general text rises, the
+model forgets). The grey line is the unigram entropy of the training text: the loss of a model that knows only how often
+each piece occurs. A masked language model has learnt from context if its held-out loss is below this line.
 """
 
 import argparse
@@ -67,20 +66,14 @@ def counted_start(flags: Mapping[str, Any], events: list[dict]) -> float | None:
 
 
 def panels_of(events: list[dict]) -> dict[str, dict[str, Curve]]:
-    """The panels beside that of the loss: title -> the name of each curve -> the curve; those without curves left out.
-
-    Where the words of several held-out files are not counted, as under ``ltr``, their losses are shown.
-    """
+    """The panels beside that of the loss, if they have curves: title -> the name of each curve -> the curve."""
     keys = list(dict.fromkeys(key for event in events for key in event))
     factor = percent_factor(keys)
     scores = {
         metric.curve_name: curve_of(events, "eval", key, factor) for key, metric in METRICS.items() if metric.curve_name
     }
-    words = {"held out": curve_of(events, "eval", "eval_nats_per_word")}
-    if names := held_out_files(keys):
-        ends = {name: "nats_per_word" if f"eval_{name}_nats_per_word" in keys else "mlm_loss" for name in names}
-        words = {name: curve_of(events, "eval", f"eval_{name}_{end}") for name, end in ends.items()}
-    titled = {"Held-out scores, per cent": scores, "Held-out text, nats a word": words}
+    files = {name: curve_of(events, "eval", f"eval_{name}_mlm_loss") for name in held_out_files(keys)}
+    titled = {"Held-out scores, per cent": scores, "Loss of each held-out file, nats": files}
     drawn = {title: {name: curve for name, curve in curves.items() if curve[0]} for title, curves in titled.items()}
     return {title: curves for title, curves in drawn.items() if curves}
 

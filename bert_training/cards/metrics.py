@@ -31,9 +31,6 @@ METRICS = {
     "eval_loss": Metric("loss", "Loss"),
     "eval_mlm_loss": Metric("loss", "Masked-piece loss, nats"),
     "eval_perplexity": Metric("perplexity", "Perplexity of masked pieces"),
-    "eval_nats_per_word": Metric("loss", "Nats a word, whole words masked"),
-    "eval_pieces_per_word": Metric("", "Pieces a word"),
-    "eval_unk_share": Metric("", "Share of the words that hold [UNK]"),
     "eval_mlm_accuracy": Metric("accuracy", "Masked-piece accuracy", curve_name="masked pieces"),
     **{
         f"eval_{task.name}_accuracy": Metric(
@@ -71,7 +68,7 @@ METRICS = {
 }
 
 
-_OF_FILE = ("mlm_loss", "mlm_accuracy", "nats_per_word", "pieces_per_word", "unk_share")
+_OF_FILE = ("mlm_loss", "mlm_accuracy")
 
 
 def metrics_of(keys: Iterable[str]) -> dict[str, Metric]:

@@ -128,18 +128,6 @@ def num_examples(batch: dict[str, torch.Tensor]) -> int:
     return len(batch.get(NUM_WINDOWS, batch["input_ids"]))
 
 
-def one_example(batch: dict[str, torch.Tensor], number: int) -> dict[str, torch.Tensor]:
-    """The batch of the example with this number alone, as padded as it was."""
-    rows = slice(number, number + 1)
-    if NUM_WINDOWS not in batch:
-        return {name: tensor[rows] for name, tensor in batch.items()}
-    total, first = len(batch["input_ids"]), int(batch[NUM_WINDOWS][:number].sum())
-    windows = slice(first, first + int(batch[NUM_WINDOWS][number]))
-    per_window = ("input_ids", "token_type_ids", "attention_mask")
-    assert all(len(batch[name]) == total for name in per_window)
-    return {name: tensor[windows if name in per_window else rows] for name, tensor in batch.items()}
-
-
 def steps_for(args: SharedArguments, epoch_fraction: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up.
 

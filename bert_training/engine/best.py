@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 
 from bert_training.engine.checkpoint import WEIGHTS, newest_checkpoint_named
-from bert_training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from bert_training.engine.run import Run
 from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
@@ -73,10 +72,7 @@ class Best:
         """Load the best weights into the model; returns their results."""
         self._check_weights()
         weights = load_file(self._folder(self.step) / WEIGHTS)
-        if is_sharded(model):
-            load_full_weights(model, weights)
-        else:
-            self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        self.run.accelerator.unwrap_model(model).load_state_dict(weights)
         results = dict(self.evaluations)[self.step]
         self.run.say(f"the best weights are kept: step {self.step}, {self.metric} {results[self.metric]}")
         return results | {"best_step": self.step}
@@ -89,11 +85,10 @@ class Best:
 
     def _save(self, step: int, model: torch.nn.Module) -> None:
         self.run.accelerator.wait_for_everyone()
-        weights = full_weights(self.run, model)
         if self.run.is_main:
             folder = self._folder(step)
             with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
-                self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+                self.run.accelerator.unwrap_model(model).save_pretrained(draft)
             needed = {step, *self._needed_by_checkpoints(step)}
             for kept in self._kept():
                 if kept not in needed:

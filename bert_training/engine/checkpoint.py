@@ -1,4 +1,4 @@
-"""Checkpoints of a running training, and the model of the finished folder.
+"""The state of a training, its checkpoints, and the model of the finished folder.
 
 A checkpoint is written to ``checkpoint-<step>.incomplete``, given a ``manifest.json`` (SHA-256 of every file), synced
 and renamed to ``checkpoint-<step>`` (``bert_training/files/atomic.py``), so that a folder of that name is complete. It
@@ -12,17 +12,18 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from safetensors.torch import load_file
+from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_out_of_memory
-from bert_training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
-from bert_training.engine.run import Run, finite, gather_object
-from bert_training.engine.state import Origin, TrainingState
+from bert_training.engine.run import Run, finite
 from bert_training.files import atomic
 from bert_training.files.atomic import DiskError, damage, remove_folder
 from bert_training.files.hashing import checksums
@@ -46,6 +47,78 @@ UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype"
                "fine_tuning", "question_answering")  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a run was started with besides its flags; a run that resumes from its checkpoint must have the same.
+
+    Attributes:
+        data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
+        initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
+        teacher: those of the teacher; None without one.
+        phases: steps and batches of a pre-training in several phases, in words; None if all batches have the size
+            that the flags give.
+    """
+
+    data: Any = None
+    tokenizer_sha256: str | None = None
+    initial_weights: dict[str, str] | None = None
+    phases: str | None = None
+    teacher: dict[str, str] | None = None
+
+
+UNKNOWN = Origin()
+
+
+@dataclass
+class Totals:
+    """Sums over the steps of the run, including those before it was resumed.
+
+    Attributes:
+        steps: steps counted here.
+        loss: the sum of the losses of the steps.
+        seconds: the time of the steps, without evaluations and checkpoints.
+    """
+
+    steps: int = 0
+    loss: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What the loop advances and a checkpoint preserves.
+
+    Attributes:
+        model, optimizer: prepared by Accelerate.
+        scheduler: not prepared by Accelerate; it counts optimiser steps.
+        total_steps: optimiser steps of the whole run.
+        origin: what the run was started with.
+        totals: sums over the steps done so far.
+        evaluations: (step, results) of each evaluation so far.
+    """
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: LRScheduler
+    total_steps: int
+    origin: Origin
+    totals: Totals = field(default_factory=Totals)
+    evaluations: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+
+def prepared_state(
+    run: Run[SharedArguments],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    total_steps: int,
+    origin: Origin,
+) -> TrainingState:
+    """The state before the first step, with the network and the optimiser prepared by Accelerate."""
+    model, optimizer = run.accelerator.prepare(model, optimizer)
+    return TrainingState(model, optimizer, scheduler, total_steps, origin)
+
+
 def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
@@ -54,7 +127,6 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
-    weights, moments = full_weights(run, state.model), full_optimizer_state(state.model, state.optimizer)
     if run.is_main:
         scaler, origin = run.accelerator.scaler, state.origin
         saved = {
@@ -62,20 +134,19 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "step": step,
             "total_steps": state.total_steps,
             "batches": _batches_of(run, origin),
-            "sharded": is_sharded(state.model),
             "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
             "evaluation": _evaluation(run),
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "evaluations": json.loads(json.dumps(finite(state.evaluations))),  # plain numbers, for weights_only
-            "optimizer": moments,
+            "optimizer": state.optimizer.state_dict(),
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
         }
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
-            run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
+            run.accelerator.unwrap_model(state.model).save_pretrained(draft)
             with open(draft / "training_state.pt", "wb") as file:
                 torch.save(saved, file)  # given a path, it would lose the system's reason of an error
             if saved["metrics_bytes"]:
@@ -127,18 +198,12 @@ def load_checkpoint(
     Raises:
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
-    model = state.model
+    model = run.accelerator.unwrap_model(state.model)
     saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
-    _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    if is_sharded(model):
-        load_full_state(model, state.optimizer, weights, saved["optimizer"])
-    else:
-        run.accelerator.unwrap_model(model).load_state_dict(
-            weights,
-            strict=False,  # tied weights are saved under one name only
-        )
-        state.optimizer.load_state_dict(saved["optimizer"])
+    _check_same_model(folder, weights, model)
+    model.load_state_dict(weights, strict=False)  # tied weights are saved under one name only
+    state.optimizer.load_state_dict(saved["optimizer"])
     state.scheduler.load_state_dict(saved["scheduler"])
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
@@ -231,10 +296,9 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
         OSError: they could not be written.
     """
     run.accelerator.wait_for_everyone()
-    weights = full_weights(run, model)
     if run.is_main:
         with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "model") as draft:
-            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            run.accelerator.unwrap_model(model).save_pretrained(draft)
     run.accelerator.wait_for_everyone()
 
 
@@ -293,8 +357,6 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     others = [f"with other settings ({', '.join(changed)}); resume with the same ones"] * bool(changed)
     if saved["data_sha256"] != checksums(origin.data):
         others.append("on other data; resume with the files that it was started with")
-    if saved["sharded"] != is_sharded(state.model):
-        others.append(f"{'with' if saved['sharded'] else 'without'} FSDP; resume it so")
     others += [other for name, other in STARTED_WITH.items() if saved[name] != getattr(origin, name)]
     if others:
         raise UserError(f"{folder} belongs to a run {'; and '.join(others)}")
@@ -329,19 +391,16 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
     tied = model.all_tied_weights_keys or {}
     found = {name: tensor.shape for name, tensor in weights.items()}
     expected = {name: shape for name, shape in own.items() if name in found or name not in tied}
-    if differing := [name for name in {**expected, **found} if expected.get(name) != found.get(name)]:
-        name = differing[0]
-        raise UserError(
-            f"{folder} holds another model: {len(differing)} tensors differ, such as {name}, which is "
-            f"{_shape(found.get(name))}, expected {_shape(expected.get(name))}"
-        )
+    changed = [
+        f"{name} {_shape(found.get(name))} -> {_shape(expected.get(name))}"
+        for name in {**expected, **found}
+        if expected.get(name) != found.get(name)
+    ]
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
-    if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
-        raise UserError(
-            f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
-            "the configuration it was saved with"
-        )
+    changed += [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]
+    if changed:
+        raise UserError(f"{folder} holds another model: {len(changed)} of its parts differ, such as {changed[0]}")
 
 
 def _go_back(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:

@@ -1,4 +1,10 @@
-"""The start of a run: its processes, its seed, and the facts that run.json begins with."""
+"""The start of a run: its processes, the type of its numbers, its seed, and the facts that run.json begins with.
+
+``--mixed_precision auto`` is bfloat16 where the machine computes with it, and float32 elsewhere. On a CPU it is the
+default of fine-tuning and of ``--recipe fast``, where neither a flag nor a launcher names a type.
+lab/records/two_types.json compares losses and scores of both types. The main process decides for all. A run that goes
+on keeps the type that it began with, on another machine too: a training that changed it halfway could not be repeated.
+"""
 
 import dataclasses
 import datetime
@@ -9,30 +15,22 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.tracking import TensorBoardTracker
-from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_object_list, set_seed
 from transformers.utils import logging
 
 from bert_training.cards.hub_upload import check_access
 from bert_training.cards.publishing import HUB_NAMES, names_on_hub, published
 from bert_training.engine.output_folder import check_output_dir, is_finished, lock_output_dir
-from bert_training.engine.precision import (
-    CHOSEN,
-    Settled,
-    advice,
-    is_asked_for,
-    keep_cudnn_from_attention,
-    no_device,
-    settle,
-)
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.parsing import config_facts
+from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments
@@ -58,6 +56,117 @@ Args = TypeVar("Args", bound=SharedArguments)
 FILES_ALONE, FILES_EACH = 64, 32  # that a training has open, and each process that prepares its batches
 
 
+# --- the type of the numbers ------------------------------------------------------------------------------------------
+
+
+Precision = Literal["no", "bf16", "fp16"]
+AUTO = "auto"
+LAUNCHER = "ACCELERATE_MIXED_PRECISION"  # accelerate launch always sets it: to "no" where nobody has chosen
+CHOSEN = "precision_chosen"  # of run.json: why
+NARROWEST = 256  # the hidden size of BERT-Mini; whole runs of BERT-Tiny take as long in bfloat16 (lab/notes/log.md)
+# Instructions of x86 CPUs, by their names in torch.cpu.get_capabilities(). Without them, oneDNN emulates bfloat16.
+CPU_PRODUCTS = ("amx_bf16", "avx512_bf16")
+
+
+class Settled(NamedTuple):
+    """What auto has become: the type of autocast, and why, for the user."""
+
+    precision: Precision
+    why: str
+
+    def said(self) -> str:
+        """For the user."""
+        return f"--mixed_precision {AUTO}: {self.why}"
+
+
+def no_device() -> bool:
+    """Whether there are CPUs only. Accelerate must be told, or it starts several runs of one process each."""
+    return not torch.accelerator.is_available()
+
+
+def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
+    """The type that the machine chooses, the same on all processes; None if flag or launcher name it.
+
+    The machine is asked by the flag, by default on a CPU, or because the run began so.
+
+    Args:
+        folders: that of the run, that of the checkpoint that it goes on from, or those of the runs of a series; the
+            first one that holds a run decides.
+    """
+    began = next((facts for folder in folders if (facts := _facts_in(folder))), {})
+    asked = args.mixed_precision == AUTO
+    if not args.mixed_precision and LAUNCHER not in os.environ:
+        asked = (args.leaves_type_to_cpu and no_device()) or CHOSEN in began
+    if not asked:
+        return None
+    state = PartialState(cpu=no_device(), timeout=PATIENCE)  # an Accelerator takes these processes over
+    found = [_chosen(args, began) if state.is_main_process else None]
+    if state.num_processes > 1:
+        broadcast_object_list(found)
+    return found[0]
+
+
+def _chosen(args: SharedArguments, began: Mapping[str, Any]) -> Settled:
+    """The type that the first start of the run had, or else that of this machine."""
+    best = _of_this_machine(args)
+    if not began:
+        return best
+    first = [*began.get("earlier", []), began][0]["mixed_precision"]
+    return Settled(first, f"{first}; as the run began; for this machine, auto would choose {best.why}")
+
+
+def _facts_in(folder: str) -> dict[str, Any] | None:
+    """The run.json of a folder; None if there is none, or it is damaged and will be written again."""
+    try:
+        return Record.read(folder).facts if Path(folder, RUN).is_file() else None
+    except ValueError:
+        return None
+
+
+def advice(args: SharedArguments, precision: str) -> str | None:
+    """A line for a new run that computes in float32 on a GPU with bfloat16, because nobody has named a type."""
+    named = args.mixed_precision or LAUNCHER in os.environ or args.resume_from_checkpoint
+    if named or precision != "no" or not torch.cuda.is_available():
+        return None
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        return None
+    name = torch.cuda.get_device_name()
+    faster = "whose matrix products are several times as fast"
+    return f"{name} computes in float32; with --mixed_precision {AUTO} it takes bfloat16, {faster}"
+
+
+def _of_this_machine(args: SharedArguments) -> Settled:
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return Settled("bf16", f"bf16, which {name} computes with")
+        return Settled("no", f"no (float32), because {name} has no bfloat16")
+    if torch.accelerator.is_available():
+        return Settled(
+            "no", f"no (float32), because bfloat16 was not tried on {torch.accelerator.current_accelerator()}"
+        )
+    width = network_width(vars(args))
+    if width < NARROWEST:
+        return Settled("no", f"no (float32), because a network of width {width} has little to gain")
+    found = [name for name in CPU_PRODUCTS if torch.cpu.get_capabilities().get(name)]
+    if found:
+        return Settled("bf16", f"bf16, because this CPU multiplies in bfloat16 ({found[0]})")
+    return Settled("no", "no (float32), because this CPU has no products in bfloat16")
+
+
+def keep_cudnn_from_attention() -> None:
+    """Let torch compute attention on GPUs by FlashAttention and, with a mask, by its memory-efficient kernel.
+
+    cuDNN makes a plan for every new shape, and batches differ in length. On an H100, a plan takes a fifth of a second;
+    the first 60 steps of transformers' network with 32 pairs of MRPC took five times as long with cuDNN, and steps of
+    one length no less time than with FlashAttention (lab/notes/performance.md).
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+# --- the start of a run -----------------------------------------------------------------------------------------------
+
+
 def start_run(args: Args) -> Run[Args]:
     """Check and lock the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
@@ -76,10 +185,8 @@ def start_run(args: Args) -> Run[Args]:
         folders.append(str(Path(named).parent))
     settled = settled_precision(args, folders)
     precision = settled.precision if settled else args.mixed_precision
-    # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
-    sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")
-    if (sharded and not torch.accelerator.is_available()) or (precision == "fp16" and not torch.cuda.is_available()):
-        raise UserError("--mixed_precision fp16 and FSDP need a GPU; on a CPU use bf16 or no, without FSDP")
+    if precision == "fp16" and not torch.cuda.is_available():
+        raise UserError("--mixed_precision fp16 needs a GPU; on a CPU use bf16 or no")
     trackers = trackers_of(args)
     accelerator = _accelerator(precision, **trackers)
     check_launch(accelerator)
@@ -95,7 +202,7 @@ def start_run(args: Args) -> Run[Args]:
         run.add_facts(recipe={"name": flags["recipe"], "chosen": chosen})
         run.say(f"recipe {flags['recipe']}: {recipe_text(chosen, flags)}")
     if settled:
-        run.add_facts(**settled.facts())
+        run.facts.setdefault(CHOSEN, settled.why)
         run.say(settled.said())
     elif told := advice(args, accelerator.mixed_precision):
         run.say(told)
@@ -163,14 +270,6 @@ def keep_process_group() -> None:
         _GROUPS.append(group)
 
 
-def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
-    """The type that the machine chooses, with the arguments of ``settle``; None if flag or launcher name it."""
-    if not is_asked_for(args, folders):
-        return None
-    # An Accelerator takes these processes over.
-    return settle(args, PartialState(cpu=no_device(), timeout=PATIENCE), folders)
-
-
 def keep_few_primitives(mixed_precision: str) -> None:
     """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
 
@@ -205,8 +304,8 @@ def check_launch(accelerator: Accelerator) -> None:
     """Refuse options of the launcher that Accelerate or this project would silently ignore.
 
     Raises:
-        ValueError: there are fewer processes than requested; parallelism other than data parallelism and FSDP2 was
-            requested; or gradient accumulation was requested from the launcher.
+        ValueError: there are fewer processes than requested; parallelism other than data parallelism was requested;
+            or gradient accumulation was requested from the launcher.
     """
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
     # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
@@ -218,10 +317,9 @@ def check_launch(accelerator: Accelerator) -> None:
             f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
-    if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
-        problems.append("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
-    if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
-        problems.append(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+    sharded = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")  # on a CPU it may be ignored
+    if sharded or kind in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        problems.append("FSDP, DeepSpeed and Megatron-LM are not supported; use data parallel processes")
     if accelerator.gradient_accumulation_steps != 1:
         problems.append("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
     if problems:
@@ -283,24 +381,13 @@ def trackers_of(args: SharedArguments) -> dict[str, Any]:
 
 
 def start_trackers(accelerator: Accelerator, run: Run[SharedArguments]) -> None:
-    """Begin a run in every tracker, with the flags of the run.
-
-    Raises:
-        ValueError: a tracker cannot begin, because for example its server cannot be reached.
-    """
+    """Begin a run in every tracker, with the flags of the run."""
     name = run.output_dir.resolve().name
     shown = published(run.facts)["flags"]
     flags = {
         flag: value if isinstance(value, bool | int | float | str) else str(value) for flag, value in shown.items()
     }
-    try:
-        accelerator.init_trackers(PROJECT, init_kwargs={tracker: {key: name} for tracker, key in NAME_OF_RUN.items()})
-        for tracker in accelerator.trackers:
-            if tracker.name != TENSORBOARD and run.is_main:
-                tracker.store_init_configuration(flags)
-    except Exception as error:  # whatever the packages of other people raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(
-            f"--report_to {' '.join(run.args.report_to)}: cannot start ({first}); correct the settings of the tracker, "
-            "or leave it out"
-        ) from error
+    accelerator.init_trackers(PROJECT, init_kwargs={tracker: {key: name} for tracker, key in NAME_OF_RUN.items()})
+    for tracker in accelerator.trackers:
+        if tracker.name != TENSORBOARD and run.is_main:
+            tracker.store_init_configuration(flags)

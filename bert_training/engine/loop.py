@@ -7,7 +7,7 @@ pass, and the model's heads divide by that count.
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,12 +18,10 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
-from bert_training.engine.batches import first_position, is_labelled, num_examples, one_example
-from bert_training.engine.checkpoint import save_checkpoint
-from bert_training.engine.divergence import Divergence, explain_divergence
-from bert_training.engine.run import Run, gather_object
+from bert_training.engine.batches import is_labelled, num_examples
+from bert_training.engine.checkpoint import TrainingState, save_checkpoint
+from bert_training.engine.run import Run
 from bert_training.engine.signals import STOPPED, StopSignals
-from bert_training.engine.state import TrainingState
 from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
@@ -87,7 +85,6 @@ def training_steps(
     *,
     max_grad_norm: float,
     start_step: int = 0,
-    explain: Callable[[Divergence], str] = explain_divergence,
     loss_arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
@@ -99,7 +96,6 @@ def training_steps(
             a stop signal, so that its worker processes end.
         max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
-        explain: returns the message of the FloatingPointError.
         loss_arguments: further arguments of the model in training, such as ``class_weights``.
 
     Raises:
@@ -134,8 +130,11 @@ def training_steps(
             finite = _is_finite(values["loss"], grad_norm, accelerator)
             lr = float(state.scheduler.get_last_lr()[0])
             if not finite or (not _update(state, accelerator) and _has_least_scale(accelerator)):
-                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
-                raise FloatingPointError(explain(found))
+                raise FloatingPointError(
+                    f"step {index}: the loss is {values['loss']}, the gradient norm {grad_norm}; the weights are still "
+                    f"those of step {index - 1}. Try a lower --learning_rate or a longer --warmup_steps"
+                    f"{in_float32(accelerator.mixed_precision)}"
+                )
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
@@ -280,20 +279,9 @@ def _has_least_scale(accelerator: Accelerator) -> bool:
     return accelerator.scaler is not None and accelerator.scaler.get_scale() < LEAST_SCALE
 
 
-@torch.no_grad()
-def _divergence(
-    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], step: int, loss: float, norm: float
-) -> Divergence:
-    """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
-    unwrapped, size = run.accelerator.unwrap_model(model).eval(), num_examples(micro_batches[0])
-    culprits = []
-    for micro, batch in enumerate(micro_batches):
-        start = first_position(micro, run.rank, run.world_size, size)
-        for row in range(size):
-            if not torch.isfinite(unwrapped(**one_example(batch, row), num_items_in_batch=1).loss):
-                culprits.append(start + row)
-    instances = size * len(micro_batches) * run.world_size
-    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)), run.accelerator.mixed_precision)
+def in_float32(precision: str) -> str:
+    """What else to try in a run that computes in another type and whose numbers are not finite."""
+    return "" if precision == "no" else f"; the run computes in {precision}: also try --mixed_precision no"
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

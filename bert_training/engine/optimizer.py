@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
-from transformers.utils import is_torch_xla_available
 
 from tokenization.errors import UserError
 
@@ -29,7 +28,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """torch's AdamW with the betas and eps of google-research/bert, and the two groups of ``parameter_groups``."""
     groups = parameter_groups(model, weight_decay)
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=not is_torch_xla_available())
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=True)
 
 
 def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:

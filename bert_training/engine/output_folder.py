@@ -41,15 +41,15 @@ def check_output_dir(args: SharedArguments) -> None:
     taken = [name for name in present if re.fullmatch("|".join(WRITTEN), name)]
     if (folder / "run.json").is_file():
         taken = ["run.json"]
-    if taken and not args.resume_from_checkpoint:
+    if taken and not (args.resume_from_checkpoint and taken == ["run.json"]):
+        other = (
+            "or --resume_from_checkpoint auto to continue that run"
+            if taken == ["run.json"]
+            else "as it has no run.json"
+        )
         raise UserError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}), which a new run would overwrite; give "
-            "another folder, or --resume_from_checkpoint auto to continue that run"
-        )
-    if taken and taken != ["run.json"]:
-        raise UserError(
-            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
-            "would overwrite what is there; give another folder"
+            f"another folder, {other}"
         )
 
 

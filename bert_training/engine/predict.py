@@ -5,18 +5,18 @@ run in a single process without a ``Run`` and use ``predict_alone``. Both take t
 ``outputs_by_length``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import Features, deal_batches
-from bert_training.engine.divergence import check_outputs
-from bert_training.engine.loop import labelled_items
-from bert_training.engine.run import Run, gather_object
+from bert_training.engine.loop import in_float32, labelled_items
+from bert_training.engine.run import Run
 from bert_training.inputs.flags.shared import SharedArguments
 
 
@@ -74,6 +74,23 @@ def _columns(rows: list[tuple[int, dict[str, np.ndarray]]]) -> dict[str, list[np
     """One list per field, in the order of ``features``."""
     ordered = [row for _, row in sorted(rows, key=lambda indexed: indexed[0])]
     return {name: [row[name] for row in ordered] for name in ordered[0]}
+
+
+def check_outputs(culprits: Sequence[int], total: int, precision: str) -> None:
+    """Raise FloatingPointError if there are rows or instances of an evaluation whose outputs are not finite.
+
+    Args:
+        culprits: their numbers, counted from 0.
+        total: the number of all rows that were evaluated.
+        precision: the type of autocast, "no" for none.
+    """
+    if culprits:
+        shown = ", ".join(map(str, culprits[:8])) + (", ..." if len(culprits) > 8 else "")
+        raise FloatingPointError(
+            f"evaluation: the outputs of the network are NaN or infinite for {len(culprits)} of {total} rows (counted "
+            f"from 0: {shown}), so that there is no score; the weights are unchanged. If the training has just "
+            f"begun to diverge, try a lower --learning_rate from an earlier checkpoint{in_float32(precision)}"
+        )
 
 
 def predict(

@@ -5,19 +5,15 @@ event. Every process has a ``Run``, but only the main process writes files. ``be
 it.
 """
 
-import importlib
 import json
 import math
-import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import accelerate.utils
-import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import DistributedType
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from tqdm import tqdm
 
 from bert_training.engine.output_folder import unlock_output_dir
@@ -139,33 +135,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [*map(finite, value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Item = TypeVar("Item")
-
-
-def gather_object(objects: list[Item]) -> list[Item]:
-    """The objects of all processes, in the order of their ranks."""
-    if _on_tpu():
-        return [one for part in _exchanged(objects) for one in part]
-    gathered: list[Item] = accelerate.utils.gather_object(objects)
-    return gathered
-
-
-def broadcast_object_list(objects: list[Any]) -> None:
-    """Replace the objects in the list by those of the first process."""
-    if _on_tpu():
-        objects[:] = _exchanged(objects)[0]
-    else:
-        accelerate.utils.broadcast_object_list(objects)
-
-
-def _on_tpu() -> bool:
-    return PartialState().distributed_type == DistributedType.XLA
-
-
-def _exchanged(content: Any) -> list[Any]:
-    """What every process has passed."""
-    payload = torch.frombuffer(bytearray(pickle.dumps(content)), dtype=torch.uint8)
-    parts = importlib.import_module("torch_xla.core.xla_model").mesh_reduce("bert_training", payload, list)
-    return [pickle.loads(part.numpy().tobytes()) for part in parts]  # all written by this run

@@ -15,7 +15,7 @@ sentences, and of a piece of 4 MB, or of a document that is longer, the ids.
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,17 +39,23 @@ from bert_training.pretraining.corpus import (
     shard_folder,
     shard_folders,
 )
-from bert_training.pretraining.encoding import Part, chunks_of, encode_chunk, encode_piece, results_in_order, sampled
-from bert_training.pretraining.held_out import ALL, Side
-from bert_training.pretraining.sentences import RULES
-from bert_training.pretraining.slices import (
+from bert_training.pretraining.encoding import (
+    ALL,
     SLICE_BYTES,
+    Part,
+    Side,
     Span,
+    chunks_of,
+    encode_chunk,
+    encode_piece,
     is_divisible,
     lines_of_span,
     pieces_of,
     plan_slices,
+    results_in_order,
+    sampled,
 )
+from bert_training.pretraining.sentences import RULES
 from tokenization.coverage import SAMPLE, Sample, coverage_of
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
@@ -97,7 +103,6 @@ def build_corpus(
     text_column: str = "text",
     side: Side = ALL,
     slice_bytes: int = SLICE_BYTES,
-    notes: Mapping[str, Any] | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
@@ -115,7 +120,6 @@ def build_corpus(
         text_column: the field of the text, if ``source`` is files.
         side: which documents to take, if ``source`` is files.
         slice_bytes: the bytes of a slice, or the characters if ``source`` is documents.
-        notes: what shard.json is to say besides, if ``source`` is documents.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), or ``output_dir`` holds another corpus or other
@@ -146,7 +150,7 @@ def build_corpus(
             return Corpus.open(target)
         lines = _lines_of(cast("Iterable[list[str] | str | None]", source))
         check = unchanged.check if unchanged else lambda: None
-        made = _encode_stream(lines, tokenizer, target, key, dict(notes or {}), num_workers, slice_bytes, check)
+        made = _encode_stream(lines, tokenizer, target, key, num_workers, slice_bytes, check)
     for folder in shard_folders(target)[made:]:  # of an unfinished corpus of another text
         remove_folder(folder)
     return Corpus.open(target, verify=False)
@@ -189,7 +193,7 @@ def make_shard(job: Job, tokenizer: PreTrainedTokenizerBase, num_workers: int = 
     """
     files = UnchangedFiles({span.path for span in job.spans})
     described = [span.described() for span in job.spans]
-    facts = {"key": job.key, "slice": described, "last": job.last, "notes": {}}
+    facts = {"key": job.key, "slice": described, "last": job.last}
     if _is_made(job.path, facts):
         return
     total = sum(span.stop - span.start for span in job.spans)
@@ -222,7 +226,6 @@ def _encode_stream(
     tokenizer: PreTrainedTokenizerBase,
     target: Path,
     key: dict[str, Any],
-    notes: dict[str, Any],
     num_workers: int,
     characters: int,
     check: Callable[[], None],
@@ -233,7 +236,7 @@ def _encode_stream(
     number = 0
     while not number or not stream.ended:
         part, path = stream.documents(characters), shard_folder(target, number)
-        facts = {"key": key, "slice": number, "notes": notes}
+        facts = {"key": key, "slice": number}
         if _is_made(path, facts):
             for _ in part:
                 pass
@@ -346,7 +349,7 @@ def check_key(target: Path, key: dict[str, Any]) -> None:
         )
 
 
-_GIVE = "give the text, the tokenizer and the flags that it was made with, or choose another folder"
+_GIVE = "give the text, the tokenizer and the flags that it was made with, delete it, or choose another folder"
 
 
 def _is_made(path: Path, facts: dict[str, Any]) -> bool:

@@ -131,7 +131,8 @@ class Corpus:
         self.shards = [shard for shard in shards if shard.num_tokens]
         if not self.shards:
             raise UserError(
-                f"{path}: holds no text that the tokenizer turns into tokens; delete this folder and give other text"
+                f"{path}: holds no text that the tokenizer turns into tokens; delete this folder, and give more text "
+                "or, if it is held out, a larger --validation_split"
             )
 
     @classmethod
@@ -192,11 +193,6 @@ class Corpus:
     def special_ids(self) -> list[int]:
         """The ids of the special tokens, [UNK] among them."""
         return list(self.facts[0]["special_ids"])
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """What the builder wanted to be recorded besides."""
-        return dict(self.facts[0]["notes"])
 
 
 def unigram_entropy(corpora: Sequence[Corpus], shares: Sequence[float]) -> float:

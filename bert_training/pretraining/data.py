@@ -22,8 +22,8 @@ epoch, in a new order and with new masks.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,17 +31,14 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import TrainingData, step_batches, steps_for
-from bert_training.engine.divergence import explain_divergence
+from bert_training.engine.checkpoint import Origin
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin
 from bert_training.inputs.flags.phases import Phase, phase_at, phases_in_words, phases_of, whole_shares, with_steps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.corpora import build_corpora
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
-from bert_training.pretraining.text import Text
-from bert_training.pretraining.tokenizer import note_single_characters, record_coverage
-from tokenization.errors import UserError
+from bert_training.pretraining.text import Text, build_corpora
+from bert_training.pretraining.tokenizer import record_coverage
 
 # --- mixtures --------------------------------------------------------------------------------------------------------
 
@@ -224,7 +221,7 @@ def record_mixture(
 
     Phases with larger batches count for more.
     """
-    if not run.is_main or not phases[0].mixture:
+    if not run.is_main:
         return
     steps = phases[-1].stop
     counts = np.zeros(len(text.entries))  # instances
@@ -308,10 +305,6 @@ class PretrainingData:
         """This process's micro-batches of each optimiser step after step ``done``."""
         return phase_batches(run, self.phases, self.streams, done)
 
-    def explain_divergence(self, run: Run[PretrainingArguments]) -> Callable[..., str]:
-        """What training_steps calls to say why a loss has become infinite."""
-        return partial(explain_divergence, phases=self.phases, folder=run.output_dir)
-
     def describe(
         self, run: Run[PretrainingArguments], model: PreTrainedModel, initial_weights: dict[str, str] | None
     ) -> Origin:
@@ -324,10 +317,10 @@ class PretrainingData:
             What must be the same in a resumed run.
 
         Raises:
-            ValueError: there is nothing to predict in the held-out text.
+            ValueError: practically all of a text becomes [UNK].
         """
         corpora, plan = self.corpora, phases_in_words(self.phases, run.world_size)
-        record_coverage(run, self.tokenizer, corpora, self.held_out)
+        record_coverage(run, self.tokenizer, corpora)
         held_out = corpora.held_out
         tokenizer = held_out.tokenizer_sha256
         run.add_facts(
@@ -344,8 +337,8 @@ class PretrainingData:
         sizes = f"{corpora.num_documents:,} documents, {corpora.num_tokens:,} tokens"
         run.say(f"{sizes}; {model.num_parameters():,} parameters; {plan}")
         record_used_tokens(run, self.train)
-        record_mixture(run, self.text, self.phases, self.train)
-        note_single_characters(run, corpora.train, self.tokenizer)
+        if self.phases[0].mixture:
+            record_mixture(run, self.text, self.phases, self.train)
         return Origin(self.text.sources, tokenizer, initial_weights, plan if run.args.phases else None)
 
 
@@ -400,17 +393,7 @@ def planned_phases(
         epoch_fraction = sum(
             phase.share * size / epoch_size(train[phase.length], phase.mixture) for phase, size in sizes.items()
         )
-    steps = steps_for(args, epoch_fraction)
-    try:
-        return with_steps(phases, steps)
-    except ValueError as error:
-        if args.recipe != "fast" or args.max_steps > 0:
-            raise
-        raise UserError(
-            f"--recipe fast: {args.num_train_epochs:g} epochs of this text are {steps} optimiser steps, too few for "
-            f"--phases {args.phases}; give --max_steps, a smaller --per_device_train_batch_size, or "
-            f"--phases {phases[-1].length}:1"
-        ) from error
+    return with_steps(phases, steps_for(args, epoch_fraction))
 
 
 def phase_batches(
@@ -444,33 +427,21 @@ def record_used_tokens(run: Run[PretrainingArguments], train: Mapping[int, Seque
     run.add_facts(used_tokens={str(length): round(share, 4) for length, share in shares.items()})
     listed = ", ".join(f"{share:.1%} (length {length})" for length, share in shares.items())
     run.say(f"tokens of the text that an epoch uses: {listed}")
-    for sources in train.values():
-        for instances in sources:
-            if (share := used_share(instances)) < ENOUGH:
-                run.say(low_share(share, instances))
-            if left := instances.without_pairs:
-                run.say(
-                    f"warning: {len(left):,} shards of the corpus, such as {left[0].path}, are not read: they have no "
-                    "two documents, or no document of two sentences. --objective mlm reads them"
-                )
+    if min(shares.values()) < ENOUGH:
+        run.say(
+            "warning: so little of the text is used because pairs of long sentences are cut and single sentences have "
+            "no pair. What helps: put each sentence on a line of its own, and blank lines between documents only; "
+            "raise --max_seq_length; or use --objective mlm, which uses every token"
+        )
+    for instances in (instances for sources in train.values() for instances in sources):
+        if left := instances.without_pairs:
+            run.say(
+                f"warning: {len(left):,} shards of the corpus, such as {left[0].path}, are not read: they have no two "
+                "documents, or no document of two sentences. --objective mlm reads them"
+            )
 
 
 def used_share(*sources: PretrainingInstances) -> float:
     """The share of the tokens of all sources that their first epochs show as A or as the B that follows it."""
     tokens = sum(instances.planned_tokens for instances in sources)
     return sum(plan.used_tokens for instances in sources for plan in instances.plans(0)) / tokens
-
-
-def low_share(share: float, instances: PretrainingInstances) -> str:
-    """A warning about a low share: why it is low, and what to do."""
-    corpus, settings = instances.corpus, instances.settings
-    sentence, document = corpus.num_tokens / corpus.num_sentences, corpus.num_sentences / corpus.num_documents
-    lines = "put each sentence on a line of its own, and blank lines between documents only"
-    remedies = ["raise --max_seq_length", "use --objective mlm, which uses every token"]
-    # The sentences of ordinary prose are found without lines, but not those of a text without ends of sentences.
-    remedies.insert(0 if sentence > settings.max_seq_length / 2 or document < 2 else 2, lines)
-    return (
-        f"warning: an epoch of instances of {settings.max_seq_length} tokens uses only {share:.1%} of the text, "
-        f"because pairs of long sentences are cut and single sentences have no pair (a sentence has {sentence:.0f} "
-        f"tokens on average, a document {document:.1f} sentences). What helps: {'; or '.join(remedies)}"
-    )

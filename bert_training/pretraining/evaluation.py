@@ -1,51 +1,43 @@
-"""What is measured of a network while it is pre-trained: losses and accuracies on held-out text, and a diagnosis."""
+"""What is measured of a network while it is pre-trained: its speed, and losses and accuracies on held-out text."""
 
+import resource
+import sys
+import time
 from collections.abc import Iterator
-from functools import reduce
+from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 import torch
+from accelerate.utils import gather_object
 from torch.nn import functional as F
-from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, deal_batches
-from bert_training.engine.divergence import check_outputs
+from bert_training.engine.checkpoint import Totals
 from bert_training.engine.loop import Step
-from bert_training.engine.run import Run, gather_object
-from bert_training.engine.state import Totals
-from bert_training.engine.throughput import Throughput
+from bert_training.engine.predict import check_outputs
+from bert_training.engine.run import Run
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import unigram_entropy
 from bert_training.pretraining.data import PretrainingData, instances_by_length, note_new_epochs
 from bert_training.pretraining.instances import PretrainingInstances
-from bert_training.pretraining.plateau import log_diagnosis
-from bert_training.pretraining.tokenizer import check_predictable
-from bert_training.pretraining.word_loss import WordSums, hidden_words
-from tokenization.errors import UserError
 
 
 class Progress:
     """What is measured of a run while it trains: speed, losses, and its held-out text. All processes make one.
 
-    Besides the instances of the held-out text, its words are evaluated and, if ``--validation_file`` names several
-    files, each of them.
+    If ``--validation_file`` names several files, each of them is evaluated as well.
     """
 
-    def __init__(self, run: Run[PretrainingArguments], model: PreTrainedModel, data: PretrainingData):
+    def __init__(self, run: Run[PretrainingArguments], data: PretrainingData):
         self.run, self.data = run, data
-        self.words = hidden_words(run, data.text, data.tokenizer)
-        self.files: dict[str, dict[int, PretrainingInstances]] = {}
-        for name, corpus in data.corpora.held_out_files.items():
-            try:
-                by_length = instances_by_length(vars(run.args), corpus, data.tokenizer, held_out=True)
-                check_predictable(run.args, by_length, len(data.tokenizer))
-                self.files[name] = by_length
-            except UserError as error:  # all files together have enough, so the run need not end
-                run.say(f"{name} has no results of its own: {error}")
-        self.speed = Throughput(run, model.config, data.total_steps)
+        self.files = {
+            name: instances_by_length(vars(run.args), corpus, data.tokenizer, held_out=True)
+            for name, corpus in data.corpora.held_out_files.items()
+        }
+        self.speed = Throughput(run.device, data.total_steps)
 
     def begin(self, model: torch.nn.Module) -> None:
         """Record, before the first step, what the losses are compared with."""
@@ -71,23 +63,23 @@ class Progress:
         self.run.log(event="train", step=step.index, **losses, **rates, max_seq_length=length, **self.speed.record())
 
     def evaluate(self, model: torch.nn.Module, step: int) -> dict[str, float]:
-        """Evaluate after an optimiser step (0: before the first); record and print the results, and why the loss stays.
+        """Evaluate after an optimiser step (0: before the first); record and print the results.
 
         All processes call it and return the same numbers.
         """
         run, length = self.run, self.data.length_at(step)
         results = evaluate(run, model, self.data.held_out[length])
         shown = ["eval_mlm_loss", *(name for name in results if name.endswith("_accuracy"))]
-        results |= self.words_and_files(model, length)
+        for name, by_length in self.files.items():
+            found = evaluate(run, model, by_length[length])
+            parts = {key: value for key, value in found.items() if key.endswith(("mlm_loss", "_accuracy"))}
+            results |= {key.replace("eval_", f"eval_{name}_", 1): value for key, value in parts.items()}
         run.log(event="eval", step=step, max_seq_length=length, **results)
-        shown += [name for name in ("eval_nats_per_word",) if name in results]
         numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown)
         run.say(f"step {step}: {numbers}" + (f"; {self.speed.time_left()} left" if step else ""))
         for name in self.files:
-            keys = (f"eval_{name}_{end}" for end in ("mlm_loss", "mlm_accuracy", "nats_per_word"))
-            run.say(f"    {', '.join(f'{key} {results[key]:.4f}' for key in keys if key in results)}")
-        if step:
-            log_diagnosis(run, *self.data.corpora.train)
+            keys = (f"eval_{name}_{end}" for end in ("mlm_loss", "mlm_accuracy"))
+            run.say(f"    {', '.join(f'{key} {results[key]:.4f}' for key in keys)}")
         return results
 
     def results(self, totals: Totals) -> dict[str, float]:
@@ -95,25 +87,6 @@ class Progress:
         loss = totals.loss / totals.steps if totals.steps else float("nan")
         sums = {"train_loss": loss, "train_runtime": totals.seconds, "train_steps": self.data.total_steps}
         return self.speed.results() | sums
-
-    def words_and_files(self, model: torch.nn.Module, length: int) -> dict[str, float]:
-        """The results on the words of all files together, and ``eval_<file>_...`` on each of several files.
-
-        Args:
-            length: that of the instances, and the longest that a window of words may become.
-        """
-        sums = {name: words.evaluate(self.run, model, length) for name, words in self.words.items()}
-        results = _named("eval", reduce(WordSums.__add__, sums.values())) if sums else {}
-        for name, by_length in self.files.items():
-            found = evaluate(self.run, model, by_length[length])
-            parts = {key: value for key, value in found.items() if key.endswith(("mlm_loss", "_accuracy"))}
-            results |= {key.replace("eval_", f"eval_{name}_", 1): value for key, value in parts.items()}
-            results |= _named(f"eval_{name}", sums[name]) if name in sums else {}
-        return results
-
-
-def _named(prefix: str, sums: WordSums) -> dict[str, float]:
-    return {f"{prefix}_{name}": value for name, value in sums.results().items()}
 
 
 @torch.no_grad()
@@ -150,10 +123,11 @@ def evaluate(
     # Apple's GPUs (mps) have no float64.
     sums = sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64)
     total = _Sums._make(run.accelerator.reduce(sums, "sum").tolist())
-    mlm_loss = total.mlm_loss / total.predictions
+    predictions = total.predictions or float("nan")  # none in a text of [UNK] alone, which is never predicted
+    mlm_loss = total.mlm_loss / predictions
     results = {
         "eval_mlm_loss": mlm_loss,
-        "eval_mlm_accuracy": total.mlm_correct / total.predictions,
+        "eval_mlm_accuracy": total.mlm_correct / predictions,
         "eval_perplexity": float(torch.tensor(mlm_loss).exp()),
         "eval_loss": mlm_loss,
     }
@@ -206,3 +180,67 @@ def _loss_and_correct(logits: torch.Tensor, labels: torch.Tensor) -> tuple[float
     """(summed cross-entropy, number of correct predictions) of logits (N, C) and labels (N,)."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     return float(loss), float((logits.argmax(-1) == labels).sum())
+
+
+# --- speed ----------------------------------------------------------------------------------------------------------
+
+
+class Throughput:
+    """A clock for the training steps, without the time for evaluation and saving."""
+
+    def __init__(self, device: torch.device, total_steps: int):
+        self.device, self.total_steps = device, total_steps
+        self.all = self.recent = _Work()
+        self.index = 0
+
+    def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """Yield `steps` and time them."""
+        while True:
+            started = time.perf_counter()
+            step = next(steps, None)
+            if step is None:
+                return
+            work = _Work(1, time.perf_counter() - started, step.counts.tokens, step.counts.sequences)
+            self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
+            yield step
+
+    def record(self) -> dict[str, float]:
+        """tokens_per_second and seconds_per_step of the steps since the last call, of which there must be some."""
+        recent, self.recent = self.recent, _Work()
+        return {
+            "tokens_per_second": round(recent.tokens / recent.seconds, 1),
+            "seconds_per_step": round(recent.seconds / recent.steps, 5),
+        }
+
+    def time_left(self) -> str:
+        """The time that the remaining steps will take at the mean speed so far, in the form `1:23:45`."""
+        seconds = round((self.total_steps - self.index) * self.all.seconds / max(self.all.steps, 1))
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+    def results(self) -> dict[str, float]:
+        """The entries of all_results.json about the steps since the last start, without evaluations."""
+        seconds = max(self.all.seconds, 1e-9)
+        return {
+            "train_tokens_per_second": self.all.tokens / seconds,
+            "train_samples_per_second": self.all.sequences / seconds,
+            "peak_memory_gb": peak_memory_gb(self.device),
+        }
+
+
+def peak_memory_gb(device: torch.device) -> float:
+    """The most memory that this process has used so far, in units of 1e9 bytes: GPU memory, or else resident memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+@dataclass(frozen=True)
+class _Work:
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    sequences: int = 0
+
+    def __add__(self, other: "_Work") -> "_Work":
+        return _Work(*map(sum, zip(astuple(self), astuple(other))))

@@ -13,10 +13,9 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
-from bert_training.engine.checkpoint import save_model_folder
+from bert_training.engine.checkpoint import Origin, save_model_folder
 from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
@@ -45,7 +44,7 @@ from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.masking import check_masking
-from bert_training.pretraining.teacher import learn_from_teacher, remove_projection
+from bert_training.pretraining.teacher import check_teacher, learn_from_teacher, remove_projection
 from tokenization.errors import UserError
 from tokenization.special_tokens import check_special_tokens
 
@@ -184,8 +183,9 @@ def begin(
         counted = set_counted_weights(model, train[0], run.args.seed)
         rows = f"{counted:,} of {len(data.tokenizer):,} rows"
         run.say(f"initial weights from counts of the training text, with embeddings of {rows}")
-    count_new_weights(run, model, data.tokenizer, train)
-    return learn_from_teacher(run, model, predicts_words, origin)
+    if run.args.model_name_or_path:
+        count_new_weights(run, model, data.tokenizer, train)
+    return learn_from_teacher(run, model, predicts_words, origin) if run.args.teacher else origin
 
 
 def build_pretraining_network(
@@ -208,6 +208,8 @@ def build_pretraining_network(
         check_masking(tokenizer, args.whole_word_mask)
     else:
         check_special_tokens(tokenizer)
+    if args.teacher:
+        check_teacher(args, tokenizer)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)
         origins = new_pieces_of(args, tokenizer)
@@ -231,9 +233,15 @@ def build_pretraining_network(
         config.is_decoder = left_to_right
         if args.initializer_range is not None:
             config.initializer_range = args.initializer_range
-        size_config(config, len(tokenizer), {}, args.pad_vocab_to_multiple_of)
+        if multiple := args.pad_vocab_to_multiple_of:
+            config.vocab_size = -(-config.vocab_size // multiple) * multiple
         check_fit(config, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
         model = cls(config)
+    if objective.pairs and config.type_vocab_size == 1:
+        raise UserError(
+            f"--objective {args.objective} needs two segments, and {args.model_name_or_path or args.config_name} has "
+            "one (type_vocab_size 1 in its config.json); give --objective mlm"
+        )
     if args.model_impl == "repro":
         model.config.sparse_prediction = True
     model = as_implementation(model, args)

@@ -412,7 +412,7 @@ def _check_pairs(corpus: Offsets, task: str, documents: int) -> None:
     if corpus.num_documents < documents or not _has_pairs(corpus):
         raise UserError(
             f"{corpus.path}: {task} needs at least {documents} documents and a document of 2 sentences, got none such; "
-            "add text, put blank lines between documents only, or use the objective mlm"
+            "add text, put blank lines between documents only, raise --validation_split, or use the objective mlm"
         )
 
 

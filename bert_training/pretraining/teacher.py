@@ -27,9 +27,9 @@ from transformers.utils import ModelOutput
 
 import bert_training.networks.distillation as terms
 from bert_training.engine.batches import IGNORED
+from bert_training.engine.checkpoint import Origin
 from bert_training.engine.loop import COUNTS_TOKENS
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.shared import TEMPERATURE
@@ -47,9 +47,7 @@ def check_teacher(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
     Raises:
         ValueError: it is no BERT, has another vocabulary or too few positions, or attends in other directions.
     """
-    if args.teacher is None:
-        return
-    assert args.max_seq_length is not None  # the flags get their default when they are parsed
+    assert args.teacher is not None and args.max_seq_length is not None
     config = checkpoint_config(args.teacher, "--teacher")
     terms.check_inputs(args.teacher, config, tokenizer, args.max_seq_length)
     if config.is_decoder != objective_of(vars(args)).left_to_right:
@@ -63,7 +61,7 @@ def check_teacher(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase
 def learn_from_teacher(
     run: Run[PretrainingArguments], model: PreTrainedModel, head: type[PreTrainedModel], origin: Origin
 ) -> Origin:
-    """Let a network learn from the teacher, if there is one; it gets a projection if the widths differ.
+    """Let a network learn from the teacher; it gets a projection if the widths differ.
 
     Args:
         model: the student, before it has an optimiser.
@@ -77,9 +75,7 @@ def learn_from_teacher(
         ValueError: the teacher's weights cannot be used, for example because it has no head that predicts words.
     """
     args = run.args
-    if args.teacher is None:
-        return origin
-    assert args.teacher_weight is not None
+    assert args.teacher is not None and args.teacher_weight is not None
     config = checkpoint_config(args.teacher, "--teacher")
     vars(config).pop("auto_map", None)
     teacher: Any = load_network(head, args.teacher, config=config).model

@@ -1,4 +1,4 @@
-"""The text of a pre-training run: files, a data set of the Hub, or this installation's documentation."""
+"""The text of a pre-training run (files, a data set, or this installation's documentation), and its corpora."""
 
 import copy
 import hashlib
@@ -6,30 +6,32 @@ import itertools
 import json
 import os
 import re
+import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from bert_training.engine.run import Run
+from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import UnchangedFiles
 from bert_training.files.process import usable_cores
 from bert_training.inputs.compressed_files import PACKED, without_query
-from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.texts import Documents, Entry, is_pattern, read_lines, without_empty
-from bert_training.pretraining.deduplication import BOILERPLATE, RULES, Repeated, find_repeated, left_out_text
-from bert_training.pretraining.held_out import continued, in_share
-from bert_training.pretraining.sentences import split_sentences
-from bert_training.pretraining.word_counts import count_words_of_files
+from bert_training.inputs.texts import Documents, Entry, is_pattern
+from bert_training.pretraining.build_corpus import build_corpus, check_made_from, plan_corpus
+from bert_training.pretraining.corpus import Corpus
+from bert_training.pretraining.encoding import Side, count_words_of_files
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import CountsWords
 
 _PACKED = "|".join(map(re.escape, PACKED))
 _NAMED = 3  # files in a message
-_SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
 
 
 class Text:
@@ -40,11 +42,7 @@ class Text:
         held_out: those of --validation_file.
         held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
             letters, digits and _ only.
-        remarks: sentences about files in folders that are not read.
         stands_for_more: whether one of the entries is not simply the path of a file.
-        repeated: what is left out by --deduplicate, once ``find_repeated`` has found it.
-        parts: which of the parts that ``find_repeated`` read are this text: from the first to before the second (None:
-            to the end).
         limit: the greatest number of documents; None for all.
         args: the flags of the run.
         sources: names and SHA-256 of the files or of the data set, for run.json.
@@ -71,9 +69,7 @@ class Text:
         self.unchanged = UnchangedFiles([*self.files, *self.held_out_files])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity = digests or self.documents.identity()
-        self.repeated: Repeated | None = None
-        self.parts: tuple[int, int | None] = (0, None)
-        self.fingerprint = json.dumps([*identity, self.limit, *self._choices()])
+        self.fingerprint = json.dumps([*identity, self.limit, *self._column()])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
         self.sources = _described(self.entries, self.unchanged) or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
@@ -110,140 +106,46 @@ class Text:
         """Names of files, or of the data set, that are read as articles of Wikipedia, and how (``Documents.forms``)."""
         return self.documents.forms | self.held_out.forms
 
-    def _choices(self) -> list[str]:
-        """The flags that choose what is read of the files; those of a run without them are none, as ever."""
-        column = [] if self.args.text_column == "text" else [self.args.text_column]
-        mode = self.args.deduplicate
-        return [*column, *([f"without repeated {mode} {RULES} {BOILERPLATE}"] if mode else [])]
+    def _column(self) -> list[str]:
+        return [] if self.args.text_column == "text" else [self.args.text_column]
 
     def of_file(self, number: int) -> "Text":
         """The text of the entry ``number`` of --train_file, counted from 0, as a source of a mixture."""
         entry = self.entries[number]
         part = copy.copy(self)
         part.documents = self.documents.of_entry(number)
-        first = sum(len(earlier.files) for earlier in self.entries[:number])
-        part.parts = (first, first + len(entry.files))
         digests = [self.unchanged.digests[path] for path in entry.files]
-        whole = [self.fingerprint, number] if self.args.deduplicate else []  # it decides what occurs again
-        part.fingerprint = json.dumps([*digests, None, *self._choices(), *whole])
+        part.fingerprint = json.dumps([*digests, None, *self._column()])
         return part
 
-    def find_repeated(self, folder: Path) -> None:
-        """Find what --deduplicate leaves out, below ``folder``, or open what was found there before.
+    def lines(self) -> Iterator[str | None]:
+        """Yield the paragraphs or sentences, and None at the end of each document; at most ``--max_train_documents``.
 
         Raises:
-            ValueError: the text cannot be read.
-            OSError: the disk is full.
+            ValueError: the text cannot be read; or, after the last document, a file is no longer what it was.
         """
-        mode = self.args.deduplicate
-        if mode is None:
-            return
-        self.repeated = find_repeated(self._named_parts(), mode, folder / f"repeated-{mode}-{self.checksum}")
-        self.unchanged.check()
-
-    def left_out(self) -> dict[str, Any] | None:
-        """What --deduplicate leaves out of this text, for records; None without it."""
-        return self.repeated.counts(*self.parts) if self.repeated else None
-
-    def _named_parts(self) -> Iterator[tuple[str, Iterator[str | None]]]:
-        """(name, lines) of each file; the whole if it is no files, or only the first documents of them."""
-        if not self.files or self.limit is not None:
-            yield self.name, without_empty(self._read())
-            return
-        for path in self.files:
-            yield path.name, without_empty(read_lines([path], self.args.text_column))
-
-    def _read(self) -> Iterator[str | None]:
-        """The lines as they are read, with those that --deduplicate leaves out."""
         documents = 0
         for line in self.documents.lines():
             yield line
             documents += line is None
             if documents == self.limit:
                 break
-
-    def check(self) -> None:
-        """Check that there is enough text to train on and to hold out and, with a mixture, in each of its sources.
-
-        Raises:
-            UserError: a text ends too early, or it cannot be read.
-        """
-        self._check_enough(self.name, self.lines(), 0.0 if self.args.validation_file else self.args.validation_split)
-        if self.held_out.entries:
-            self._check_enough(self.held_out_name, self.held_out.lines(), 1.0)
-        for number in range(len(self.entries)) if is_mixed(vars(self.args)) else ():
-            part = self.of_file(number)
-            self._check_enough(part.name, part.lines(), 0.0)
-
-    def _check_enough(self, name: str, lines: Iterable[str | None], share: float) -> None:
-        """Read until enough text is found for the objective, with a share that is held out (0: none, 1: all)."""
-        objective = objective_of(vars(self.args))
-        fewest_documents, fewest_sentences = objective.fewest
-        documents = {side: 0 for side, there in (("training", share < 1), ("held-out", share > 0)) if there}
-        longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
-        sentences, checksum = 0, None
-        for line in lines:
-            if line is not None:
-                checksum = continued(checksum, line)
-                if sentences < _SENTENCES_COUNTED:  # splitting into sentences is slow
-                    sentences += len(split_sentences(line))
-                continue
-            side = "held-out" if in_share(checksum, share) else "training"
-            documents[side] += sentences > 0
-            longest[side] = max(longest[side], sentences)
-            if min(documents.values()) >= fewest_documents and min(longest.values()) >= fewest_sentences:
-                return
-            sentences, checksum = 0, None
-        first = next(iter(documents))
-        enough = documents[first] >= fewest_documents and longest[first] >= fewest_sentences
-        remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
-        remedies += ["give a larger --validation_split or a --validation_file"] if 0 < share < 1 else []
-        remedies += ["use --objective mlm"] if objective.pairs else []
-        amounts = " and ".join(
-            f"{documents[side]} for the {side} text (its longest has {longest[side]}"
-            f"{' or more' if longest[side] >= _SENTENCES_COUNTED else ''} sentences)"
-            for side in documents
-        )
-        held_out = f" and as much to hold out (--validation_split {share})" if 0 < share < 1 else ""
-        raise UserError(
-            f"{name}: --objective {self.args.objective} needs at least {fewest_documents} documents, one of them "
-            f"of at least {fewest_sentences} sentences{held_out}; got {amounts}. Add text, or {', or '.join(remedies)}"
-        )
-
-    def lines(self) -> Iterator[str | None]:
-        """Yield the paragraphs or sentences, and None at the end of each document.
-
-        At most ``--max_train_documents`` are read, of which --deduplicate leaves some out.
-
-        Raises:
-            ValueError: the text cannot be read; or, after the last document, a file is no longer what it was.
-        """
-        lines = self._read()
-        if self.args.deduplicate:
-            assert self.repeated is not None, "find_repeated comes first"
-            lines = self.repeated.without(without_empty(lines), self.repeated.start_of(self.parts[0]))
-        yield from lines
         self.unchanged.check()
 
     def word_counter(self) -> CountsWords | None:
         """What counts the words of the files in several processes; None if the text must be read as a stream."""
-        if not self.files or self.limit is not None or self.args.deduplicate:
+        if not self.files or self.limit is not None:
             return None
         workers = usable_cores()  # the other processes of the run wait
         return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
 
 
-def checked_text(run: Run[PretrainingArguments]) -> Text:
-    """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
+def text_of(run: Run[PretrainingArguments]) -> Text:
+    """The text of the run; what it is, is printed and recorded."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
     run.only_main(text.documents.note_forms)
     run.only_main(text.held_out.note_forms)
-    run.main_first(lambda: text.find_repeated(run.output_dir / "corpus"))
-    if counts := text.left_out():
-        run.add_facts(deduplicated=counts)
-        run.say(left_out_text(counts))
-    run.only_main(text.check)
     for line in forms_in_words(text.forms):
         run.say(line)
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
@@ -251,16 +153,6 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
         held_out = {"validation": text.held_out_name} if text.held_out_files else {}
         run.add_facts(text_names={"train": text.name, **held_out})
     return text
-
-
-def remedy_of_few(documents: int, sentences: int) -> str:
-    """What to do about a text of too few documents, or of documents with too few sentences, for pairs."""
-    if documents > 1 and sentences == 1:
-        return (
-            "remove the blank lines between the sentences of a document (each document here is a single sentence; a "
-            "row of a table is a document), or put each sentence on a line of its own if these are paragraphs"
-        )
-    return "put blank lines between documents"
 
 
 def forms_in_words(forms: Mapping[str, str]) -> Iterator[str]:
@@ -314,3 +206,121 @@ def _described(entries: Sequence[Entry], unchanged: UnchangedFiles) -> list[dict
             digest = unchanged.digests.get(path) or unchanged.sha256(path)
             described.append({"name": name, "bytes": path.stat().st_size, "sha256": digest})
     return described
+
+
+# --- corpora ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """The corpora of a run.
+
+    Attributes:
+        train: the training text; with a mixture, one for each of its sources.
+        held_out: the held-out text.
+        held_out_files: if it is in several files, one for each of them, by ``Text.held_out_by_name``.
+    """
+
+    train: list[Corpus]
+    held_out: Corpus
+    held_out_files: dict[str, Corpus]
+
+    @property
+    def num_documents(self) -> int:
+        """The number of documents of the training text."""
+        return sum(corpus.num_documents for corpus in self.train)
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens of the training text."""
+        return sum(corpus.num_tokens for corpus in self.train)
+
+
+def training_folders(flags: Mapping[str, Any]) -> list[str]:
+    """The folders, below ``corpus``, of the training text: one, or one for each source of a mixture."""
+    return [f"train-{number}" for number, _ in enumerate(flags["train_file"], 1)] if is_mixed(flags) else ["train"]
+
+
+def corpus_folders(flags: Mapping[str, Any]) -> list[str]:
+    """The names of all folders below ``corpus`` that the run builds, in the order in which they are built."""
+    files = flags["validation_file"]
+    parts = [f"validation-{number}" for number, _ in enumerate(files, 1)] if len(files) > 1 else []
+    return [*training_folders(flags), "validation", *parts]
+
+
+def open_training_corpora(
+    folder: Path, flags: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True
+) -> list[Corpus]:
+    """The training corpora of a run in ``folder``; the other arguments and the errors are those of ``Corpus.open``."""
+    return [Corpus.open(folder / "corpus" / name, tokenizer, verify) for name in training_folders(flags)]
+
+
+def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> Corpora:
+    """Build or open the corpora in ``output_dir/corpus``. All processes call it; the main process builds.
+
+    Raises:
+        ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
+        SystemExit: on the other processes, when the main process raises the ValueError.
+    """
+
+    def built(name: str) -> Corpus:
+        folder = run.output_dir / "corpus" / name
+        if not run.is_main:
+            return Corpus.open(folder, tokenizer, verify=False)
+        if name == "train" and run.args.corpus_dir and not is_occupied(folder):
+            adopt(Path(run.args.corpus_dir), folder, tokenizer, text.files, run.args.text_column)
+            return Corpus.open(folder, verify=False)  # which adopt has compared
+        source = _source(text, run.args, folder)
+        return build_corpus(tokenizer=tokenizer, output_dir=folder, num_workers=usable_cores(), **source)
+
+    def build_all() -> dict[str, Corpus]:
+        found = {name: built(name) for name in corpus_folders(vars(run.args))}
+        if run.is_main:
+            text.unchanged.check()
+        return found
+
+    found = run.main_first(build_all)
+    train = [found.pop(name) for name in training_folders(vars(run.args))]
+    return Corpora(train, found.pop("validation"), dict(zip(text.held_out_by_name, found.values())))
+
+
+def _source(text: Text, args: PretrainingArguments, folder: Path) -> dict[str, Any]:
+    """What ``build_corpus`` makes the corpus in ``folder`` from."""
+    kind, _, number = folder.name.partition("-")
+    held_out = kind == "validation"
+    if held_out and args.validation_file:
+        files = [*text.held_out_by_name.values()][int(number) - 1] if number else text.held_out_files
+        return {"source": files, "text_column": args.text_column}
+    source = text.of_file(int(number) - 1) if number else text  # with a number, from 1, an entry of a mixture
+    side = Side(None if args.validation_file else args.validation_split, held_out)
+    if source.files and source.limit is None:
+        return {"source": source.files, "text_column": args.text_column, "side": side}
+    fingerprint = json.dumps([source.fingerprint, *side])
+    return {"source": side.of(source.lines()), "fingerprint": fingerprint, "unchanged": text.unchanged}
+
+
+def adopt(
+    prepared: Path, target: Path, tokenizer: PreTrainedTokenizerBase, files: Sequence[Path], text_column: str
+) -> None:
+    """Make the corpus that ``bert-repro corpus`` has prepared (--corpus_dir) that of a run, which has none.
+
+    The run gets files of its own: other names of the same files where the disk allows that, and copies elsewhere. The
+    prepared folder may therefore be deleted or used by other runs, and everything that reads the folder of a run finds
+    the corpus where it always is.
+
+    Raises:
+        ValueError: ``prepared`` is no finished corpus, is damaged, or is one of another text or tokenizer.
+        OSError: ``target`` could not be written.
+    """
+    Corpus.open(prepared, tokenizer)
+    check_made_from(prepared, plan_corpus(files, tokenizer, target, text_column))
+    make_folder(target.parent)
+    with new_folder(target) as draft:
+        shutil.copytree(prepared, draft, copy_function=_linked, dirs_exist_ok=True)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without hard links
+        shutil.copyfile(source, target)

@@ -1,6 +1,6 @@
 """The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt.
 
-Also what it loses of the text, whether anything is left to predict, and what ``--whole_word_mask`` takes for a word in
+Also what it loses of the text, and what ``--whole_word_mask`` takes for a word in
 scripts without spaces: BERT's tokenizer makes each ideograph a word, so that whole words of Chinese are single
 characters. In Thai, Lao, Khmer, Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between
 two spaces is one word, which is mostly too long to be masked. Both would happen in silence.
@@ -9,33 +9,27 @@ two spaces is one word, which is mostly too long to be masked. Both would happen
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from bert_training.engine.batches import IGNORED
 from bert_training.engine.run import Run
 from bert_training.files.atomic import make_folder, new_folder, remove_folder, write_json
 from bert_training.files.hashing import sha256
-from bert_training.files.process import say
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
-from bert_training.inputs.texts import read_lines
-from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.pretraining.corpora import Corpora
+from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.held_out import Side
-from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.encoding import Side
 from bert_training.pretraining.masking import FOR_CHINESE
-from bert_training.pretraining.text import Text
+from bert_training.pretraining.text import Corpora, Text
 from tokenization.bert_tokenizer import save_tokenizer_files
-from tokenization.coverage import SAMPLE, Coverage, coverage
+from tokenization.coverage import Coverage
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
     check_extendable,
@@ -51,7 +45,6 @@ from tokenization.train_wordpiece import train_wordpiece
 # --- what the tokenizer loses ----------------------------------------------------------------------------------------
 
 
-_BATCH = 256
 # (how to get a vocabulary with the characters of the text, how to get a tokenizer that keeps accents)
 GIVEN = (
     "take a tokenizer of this language, or learn a vocabulary (no --tokenizer_name)",
@@ -84,48 +77,18 @@ def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str
     return add if pieces < args.vocab_size else f"{add}, or {LEARNT[0]}", LEARNT[1]
 
 
-def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Check the first million characters of each text before the corpora are built, which may take hours.
-
-    Raises:
-        ValueError: practically all of them become [UNK].
-    """
-    lines = text.lines()
-    parts = [(text.name, lines)]  # both may have one name
-    if text.args.validation_file:
-        parts.append((text.held_out_name, read_lines(text.held_out_files, text.args.text_column)))
-    for name, part in parts:
-        pieces = len(tokenizer) if part is not lines else None
-        coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])
-
-
-def _beginning(lines: Iterable[str | None]) -> Iterator[str]:
-    characters = 0
-    for line in lines:
-        if line is not None:
-            yield line
-            characters += len(line)
-            if characters >= SAMPLE:
-                return
-
-
 def record_coverage(
     run: Run[PretrainingArguments],
     tokenizer: PreTrainedTokenizerBase,
     corpora: Corpora,
-    evaluated: dict[int, PretrainingInstances],
 ) -> None:
     """Record and print the shares of [UNK] and of stripped accents in all corpora, and warn if they are large.
 
     The case and the accents of the tokenizer are recorded and printed as well.
 
-    Args:
-        evaluated: the held-out instances by their length.
-
     Raises:
-        ValueError: there is nothing to predict in the held-out instances.
+        ValueError: practically all of a text becomes [UNK].
     """
-    run.only_main(lambda: check_predictable(run.args, evaluated, len(tokenizer)))
     normalizer = tokenizer.backend_tokenizer.normalizer
     if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
         strips = normalizer.strip_accents
@@ -140,8 +103,10 @@ def record_coverage(
     run.add_facts(coverage={name: counts.facts() for name, counts in found.items()})
     for name, counts in found.items():
         text = titles.get(name, f"{name.replace('_', '-')} text")
+        ways = remedies(run.args, len(tokenizer) if name == "held_out" else None)
+        run.only_main(partial(counts.check_usable, text, ways[0]))
         run.say(f"{text}: {counts.summary()}")
-        for warning in counts.warnings(text, *remedies(run.args, len(tokenizer) if name == "held_out" else None)):
+        for warning in counts.warnings(text, *ways):
             run.say(warning)
 
 
@@ -157,29 +122,6 @@ def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Co
     unknown = tokenizer.unk_token_id
     sums |= {"tokens": corpus.num_tokens, "unknown_tokens": 0 if unknown is None else int(corpus.unigrams[unknown])}
     return replace(first, **sums)
-
-
-def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:
-    """Check that the held-out instances that are evaluated have something to predict.
-
-    Args:
-        held_out: the instances by their length.
-        pieces: the size of the vocabulary.
-
-    Raises:
-        ValueError: they hold only [UNK] and other special tokens, which are never predicted.
-    """
-    for length, instances in held_out.items():
-        count = min(args.max_eval_instances, instances.epoch_size(0))
-        batches = (instances.batch(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH))
-        if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
-            raise UserError(
-                f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
-                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
-            )
-
-
-# --- tokenizer -------------------------------------------------------------------------------------------------------
 
 
 # --- borders of words ------------------------------------------------------------------------------------------------
@@ -201,8 +143,6 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
         ValueError: it would mask none.
     """
     args = run.args
-    if not args.whole_word_mask:
-        return
     apart = not args.tokenizer_name or ideographs_apart(load_tokenizer(args.tokenizer_name))
     single, long = shares((line for line in text.lines() if line is not None), apart)
     beginning = f"of the first characters of {text.name}"
@@ -217,24 +157,8 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
             raise UserError(
                 f"--whole_word_mask: {share:.1%} {what}, so that no words would be masked; {without}. {remedy}"
             )
-    if long >= NOTED:
-        run.say(f"warning: --whole_word_mask: {long:.1%} {problems[1][1]}; there it masks no words. {FOR_OTHERS}")
-
-
-def note_single_characters(
-    run: Run[PretrainingArguments], corpora: Sequence[Corpus], tokenizer: PreTrainedTokenizerBase
-) -> None:
-    """Print a warning if --whole_word_mask masks single ideographs, with their exact share of the tokens."""
-    if run.args.whole_word_mask and ideographs_apart(tokenizer):
-        pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-        single = np.array([re.fullmatch(f"[{_IDEOGRAPH}]", piece) is not None for piece in pieces])
-        ideographs = sum(int(corpus.unigrams[single].sum()) for corpus in corpora)
-        share = ideographs / sum(corpus.num_tokens for corpus in corpora)
         if share >= NOTED:
-            run.say(
-                f"warning: --whole_word_mask: {share:.1%} of the tokens are ideographs, each of which this tokenizer "
-                f"makes a word of its own; they are masked one by one. {FOR_CHINESE}"
-            )
+            run.say(f"warning: --whole_word_mask: {share:.1%} {what}; there it masks no words. {remedy}")
 
 
 def ideographs_apart(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -276,7 +200,7 @@ def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokeni
     """The tokenizer of the run. All processes call it.
 
     Raises:
-        ValueError: it makes nearly all of the text [UNK], or ``--whole_word_mask`` would mask no words of the text.
+        ValueError: ``--whole_word_mask`` would mask no words of the text.
     """
     args = run.args
 
@@ -284,13 +208,12 @@ def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokeni
         if args.extend_vocab:
             return extended_tokenizer(run, text)
         if args.tokenizer_name:
-            return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
+            return chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
         return learnt_tokenizer(run, text)
 
-    run.only_main(lambda: check_borders_of_words(run, text))
-    tokenizer = run.main_first(found)
-    run.only_main(lambda: check_beginning(text, tokenizer))
-    return tokenizer
+    if args.whole_word_mask:
+        run.only_main(lambda: check_borders_of_words(run, text))
+    return run.main_first(found)
 
 
 def learnt_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
@@ -313,31 +236,6 @@ def learnt_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTo
     return AutoTokenizer.from_pretrained(folder)
 
 
-def check_extension(args: PretrainingArguments, tokenizer: PreTrainedTokenizerBase, begun: dict[str, Any]) -> None:
-    """Check --extend_vocab before the text is read: the tokenizer and, if there is one, the list of words.
-
-    Args:
-        begun: what run.json says of the run that is resumed; {} for a new one.
-
-    Raises:
-        ValueError: the list cannot be read, is not that with which the run began, or the tokenizer is not one of BERT.
-    """
-    if args.extend_vocab is None:
-        return
-    check_extendable(tokenizer)
-    if args.new_pieces is not None:
-        return
-    listed = read_words(args.extend_vocab, tokenizer)
-    then = (begun.get("new_pieces") or {}).get("list_sha256")
-    if then not in (None, sha256(Path(args.extend_vocab))):
-        raise UserError(
-            f"--extend_vocab {args.extend_vocab}: the list has changed since the run in {args.output_dir} began; give "
-            "the list that it was started with, or another --output_dir"
-        )
-    for remark in remarks_in_lines(listed.remarks):
-        say(remark)
-
-
 def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of the weights with new pieces; the first process makes it, and the others find it.
 
@@ -345,7 +243,8 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
         ValueError: the text offers fewer pieces than were asked for.
     """
     args = run.args
-    base = load_tokenizer(str(args.tokenizer_name), quiet=True)
+    base = chosen_tokenizer(str(args.tokenizer_name), args.model_name_or_path)
+    check_extendable(base)
     asked: str | int | None = args.new_pieces
     if asked is None:
         asked = sha256(Path(str(args.extend_vocab)))
@@ -355,7 +254,12 @@ def extended_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrained
     folder = run.output_dir / "corpus" / f"vocabulary-extended-{zlib.crc32(key.encode()):08x}"
     if not (folder / RECORD).exists():  # it exists after an interruption, and on the other processes
         run.say("choosing new pieces" if args.new_pieces else f"adding the words of {args.extend_vocab}")
-        new = args.new_pieces or read_words(str(args.extend_vocab), base).pieces
+        new: int | list[str] | None = args.new_pieces
+        if new is None:
+            listed = read_words(str(args.extend_vocab), base)
+            new = listed.pieces
+            for remark in remarks_in_lines(listed.remarks):
+                run.say(remark)
         if shares:
             files = (_training_lines(text.of_file(number), share) for number in range(len(shares)))
             extended = extend_vocabulary(base, count_mixed_words(base, files, shares), new)

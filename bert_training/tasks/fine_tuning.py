@@ -15,7 +15,9 @@ from bert_training.cards.model_card import write_model_card
 from bert_training.engine.batches import evaluation_due, step_batches, steps_for
 from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
+    Origin,
     begin_anew,
+    prepared_state,
     refuse_training,
     resume,
     save_checkpoint,
@@ -27,7 +29,6 @@ from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin, prepared_state
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by

@@ -19,8 +19,8 @@ from tqdm import tqdm
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.best import deciding_metric
+from bert_training.engine.checkpoint import Origin
 from bert_training.engine.run import Run
-from bert_training.engine.state import Origin
 from bert_training.files.atomic import whole_file
 from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments

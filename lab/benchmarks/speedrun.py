@@ -46,7 +46,7 @@ from bert_training.inputs.flags.recipes import peak_rate
 from bert_training.inputs.models import bert_config
 from bert_training.inputs.texts import check_files, read_documents
 from bert_training.pretraining.build_corpus import build_corpus
-from bert_training.pretraining.held_out import is_held_out
+from bert_training.pretraining.encoding import is_held_out
 from lab.benchmarks import contestants, idle
 from lab.benchmarks.held_out import OBJECTIVES, HeldOut
 from lab.benchmarks.provenance import provenance

@@ -31,7 +31,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from bert_training.engine.precision import keep_cudnn_from_attention
+from bert_training.engine.launch import keep_cudnn_from_attention
 from bert_training.files.atomic import write_json
 from lab.benchmarks import idle
 from lab.benchmarks.agreement import agreement

@@ -30,7 +30,7 @@ FACTS = {
 def records(**seconds):
     """The records of three timed steps of each length, after one that does not count."""
     return [
-        {"max_seq_length": int(length[1:]), "seconds_per_step": s, "tokens_per_second": 100.0, "mfu": 0.25}
+        {"max_seq_length": int(length[1:]), "seconds_per_step": s, "tokens_per_second": 100.0}
         for length, each in seconds.items()
         for s in (99.0, each, each, 10 * each)
     ]
@@ -43,7 +43,7 @@ def test_the_number_of_steps_that_fit_into_the_time():
     total = int(6 * 3600 * 0.97 / 1.1)
     assert f"In 6 hours: {total:,} steps ({round(0.9 * total):,} steps of 64 x 128" in text
     assert f"= {64 * total:,} sequences" in text
-    assert "peak memory 3.2 GB" in text and "25.0%" in text
+    assert "peak memory 3.2 GB" in text
     assert f"--config_name base --max_steps {total} --phases 128:0.9:32x1,512:0.1:8x4" in text
 
 
@@ -142,7 +142,7 @@ def test_the_timed_vocabulary_is_as_large_as_that_of_the_training(shape, vocabul
 def test_flags_of_the_text_are_printed_and_not_timed(capsys):
     """The made-up text is no mixture, has no columns and is held out as a whole; the timed run is not published."""
     left_out = "--train_file a.jsonl b.jsonl --mixture 0.9 0.1 --text_column body --validation_split 0.1"
-    left_out += " --do_lower_case false --deduplicate=lines --extend-vocab 2000 --push_to_hub --report_to tensorboard"
+    left_out += " --do_lower_case=false --extend-vocab 2000 --push_to_hub --report_to tensorboard"
     words, *_ = timed(["--hours", "1", "--vocab_size", "50", "--", *left_out.split(), "--whole_word_mask", "--seed=3"])
     assert words[: words.index("--output_dir")] == ["--recipe", "paper", "--whole_word_mask", "--seed=3"]
     names = {word.partition("=")[0] for word in words}

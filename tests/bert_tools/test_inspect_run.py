@@ -1,6 +1,4 @@
-"""bert_tools/inspect_run.py: findings, instances, the diagnosis, the command, and the example of
-docs/pretrain.md.
-"""
+"""bert_tools/inspect_run.py: findings, instances, the command, and the example of docs/pretrain.md."""
 
 import json
 import re
@@ -11,14 +9,13 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from bert_tools.inspect_run import audit, instance_text, loss_text, main, read_pretraining_facts
+from bert_tools.inspect_run import audit, instance_text, main
 from bert_training.__main__ import main as command
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.data import MixedInstances
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import LabelBalance
-from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
 from tests.helpers.repository import ROOT
 
 WORDS = [f"word{number}" for number in range(50)]
@@ -192,15 +189,6 @@ def test_instances_and_findings_follow_the_phases(run_folder, capsys):
     printed = capsys.readouterr().out
     for length in (16, 32):
         assert f"instances of {length} tokens" in printed
-
-
-@pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])
-def test_the_loss_of_a_folder_is_diagnosed(tmp_path, loss, said):
-    random_corpus(tmp_path / "corpus" / "train")
-    (tmp_path / "run.json").write_text(json.dumps(FACTS | {"flags": SETTINGS | FLAGS}))
-    lines = [json.dumps(event) + "\n" for event in run_of(lambda step: loss, 9000)]
-    (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    assert loss_text(tmp_path, read_pretraining_facts(tmp_path)).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""bert_training/pretraining/corpora.py: a run takes a corpus that bert-repro corpus has prepared."""
+"""A run takes a corpus that bert-repro corpus has prepared."""
 
 import shutil
 from types import SimpleNamespace
@@ -9,8 +9,7 @@ from transformers import AutoTokenizer
 from bert_tools.corpus import main
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.text import Text
+from bert_training.pretraining.text import Text, build_corpora
 from tests.helpers.small_corpora import data_bytes
 
 
@@ -79,10 +78,6 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
         (
             "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
             "--corpus_dir and --max_train_documents exclude each other",
-        ),
-        (
-            "--train_file a.txt --validation_file b.txt --tokenizer_name v --deduplicate both",
-            "--corpus_dir and --deduplicate exclude each other",
         ),
         (
             "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",

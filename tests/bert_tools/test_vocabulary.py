@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from bert_tools.vocabulary import learn_vocabulary, main
 from bert_training.__main__ import main as bert_repro
-from bert_training.pretraining import word_counts
+from bert_training.pretraining import encoding
 from tests.helpers.texts_of_all_kinds import write_all
 from tokenization import load_vocab
 from tokenization.train_wordpiece import train_wordpiece
@@ -85,7 +85,7 @@ def test_case_and_accents_have_flags(tmp_path):
 
 
 def test_several_processes_learn_the_same_vocabulary(tmp_path, monkeypatch):
-    monkeypatch.setattr(word_counts, "PIECE_BYTES", 2000)
+    monkeypatch.setattr(encoding, "_COUNTED_BYTES", 2000)
     (tmp_path / "text").mkdir()
     files = write_all(tmp_path / "text")
     for workers in (1, 2):

@@ -176,18 +176,6 @@ def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_file
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_refused_start_removes_no_records(tmp_path, pretrained, glue_files):
-    """The checkpoint is named, so that the records after it would be cut off."""
-    run = tmp_path / "run"
-    train(run, pretrained, glue_files, "rte", "--max_steps=6", "--save_steps=2", *KEEP[1:])
-    before = (run / "metrics.jsonl").read_bytes()
-    (run / "all_results.json").unlink()  # as if the run had been killed just before its end
-    flags = ("--max_steps=6", "--save_steps=2", *KEEP)
-    with pytest.raises(ValueError, match=r"checkpoint-best-2: the weights of .* cannot be used: no such folder"):
-        train(run, pretrained, glue_files, "rte", *flags, f"--resume_from_checkpoint={run / 'checkpoint-4'}")
-    assert (run / "metrics.jsonl").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("task", "asked", "expected"),
     [

@@ -12,13 +12,15 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine.checkpoint import (
+    UNKNOWN,
+    Origin,
+    TrainingState,
     begin_anew,
     find_checkpoint,
     load_checkpoint,
     resume,
     save_checkpoint,
 )
-from bert_training.engine.state import UNKNOWN, Origin, TrainingState
 from bert_training.files.atomic import damage
 from bert_training.inputs.json_files import read_events
 from modeling_bert_repro import BertForSequenceClassification
@@ -228,14 +230,16 @@ def test_another_model_is_refused(make_run, new_state, small_config):
     run = make_run()
     folder = save_checkpoint(run, 7, new_state())
     small_config.num_hidden_layers = 3
-    with pytest.raises(ValueError, match=r"holds another model: 16 tensors differ, such as bert\.encoder\.layer\.2\."):
+    with pytest.raises(
+        ValueError, match=r"holds another model: 17 of its parts differ, such as bert\.encoder\.layer\.2\."
+    ):
         load_checkpoint(run, folder, new_state())
     small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
-    with pytest.raises(ValueError, match=r"holds another model: .*, which is \(37, 32\), expected \(41, 32\)"):
+    with pytest.raises(ValueError, match=r"holds another model: .* \(37, 32\) -> \(41, 32\)"):
         load_checkpoint(run, folder, new_state())
     small_config.intermediate_size = 37
     small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # The shapes of the weights do not change.
-    with pytest.raises(ValueError, match=r"another configuration .hidden_act gelu -> relu, num_attention_heads 4 -> 8"):
+    with pytest.raises(ValueError, match=r"another model: 2 of its parts differ, such as hidden_act gelu -> relu"):
         load_checkpoint(run, folder, new_state())
 
 
@@ -319,12 +323,3 @@ def test_a_checkpoint_of_another_folder_brings_its_records(make_run, new_state, 
     load_checkpoint(second, folder, new_state())  # what the second folder has is as good
     assert [event["step"] for event in read_events(second.output_dir / "metrics.jsonl")] == [1, 2]
     assert "warning" not in capsys.readouterr().out
-
-
-def test_a_checkpoint_of_another_folder_that_is_refused_changes_nothing(make_run, new_state, tmp_path):
-    first, second = make_run(), make_run(output_dir=str(tmp_path / "second"))
-    first.log(event="train", step=1, loss=0.5)
-    folder = save_checkpoint(first, 1, new_state())
-    with pytest.raises(ValueError, match="total_steps"):
-        load_checkpoint(second, folder, replace(new_state(), total_steps=30))
-    assert not list(second.output_dir.iterdir())

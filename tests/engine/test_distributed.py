@@ -14,9 +14,8 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 import run_pretraining
-from bert_training.engine.checkpoint import resume
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState, resume
 from bert_training.engine.launch import PROCESS_COUNTS, check_launch
-from bert_training.engine.state import UNKNOWN, TrainingState
 from tests.helpers.repository import ROOT
 
 TORCHRUN = ("-m", "torch.distributed.run")
@@ -74,7 +73,7 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
 
 def launched(**more) -> SimpleNamespace:
     """The state that Accelerate derives from the launch, by default of one process on a CPU."""
-    found = {"num_processes": 1, "distributed_type": DistributedType.NO, "is_fsdp2": False}
+    found = {"num_processes": 1, "distributed_type": DistributedType.NO}
     return SimpleNamespace(**found | {"gradient_accumulation_steps": 1, "device": torch.device("cpu")} | more)
 
 
@@ -83,15 +82,14 @@ REFUSED = [
     ({"WORLD_SIZE": "2"}, {}, "2 processes were asked for"),
     ({"SLURM_STEP_NUM_TASKS": "4"}, {}, "4 processes were asked for"),
     (SIMPLE, {}, "several processes were asked for"),
-    ({}, {"distributed_type": DistributedType.FSDP}, "version 1 is not supported"),
-    ({}, {"distributed_type": DistributedType.DEEPSPEED}, "DEEPSPEED is not supported"),
+    ({}, {"distributed_type": DistributedType.FSDP}, "FSDP, DeepSpeed and Megatron-LM are not supported"),
+    ({"ACCELERATE_USE_FSDP": "true"}, {}, "FSDP, DeepSpeed and Megatron-LM are not supported"),
     ({}, {"gradient_accumulation_steps": 4}, "give --gradient_accumulation_steps to the script"),
 ]
 ACCEPTED = [
     ({}, {}),
     ({"ACCELERATE_MIXED_PRECISION": "no"}, {}),  # `accelerate launch` with one process sets this.
     ({"WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "2", **SIMPLE}, {"num_processes": 8}),  # srun started two torchruns.
-    ({}, {"distributed_type": DistributedType.FSDP, "is_fsdp2": True}),
 ]
 
 
@@ -113,13 +111,6 @@ def test_what_would_be_ignored_is_refused(surroundings, variables, found, messag
 def test_what_is_done_is_not_refused(surroundings, variables, found):
     surroundings(variables)
     check_launch(launched(**found))
-
-
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
-def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ValueError, match="--mixed_precision fp16 and FSDP need a GPU"):
-        run_pretraining.main(flags("refused"))
 
 
 def test_a_script_checks_how_it_was_launched(flags, surroundings):

@@ -5,9 +5,8 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine.batches import step_batches
-from bert_training.engine.checkpoint import load_checkpoint, save_checkpoint
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState, load_checkpoint, save_checkpoint
 from bert_training.engine.loop import LEAST_SCALE, training_steps
-from bert_training.engine.state import UNKNOWN, TrainingState
 from tests.helpers.tiny_training import LabelledTokens, new_state, state_with_optimizer
 
 

@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
-from bert_training.pretraining.corpora import open_training_corpora
 from bert_training.pretraining.data import training_instances
 from bert_training.pretraining.instances import PretrainingInstances
+from bert_training.pretraining.text import open_training_corpora
 from bert_training.record import Record
 from tests.helpers.fault_runs import run
 from tests.helpers.kills import INJECTION, pretraining_flags, whole_run

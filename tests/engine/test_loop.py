@@ -1,7 +1,5 @@
 """bert_training/engine/loop.py: exact accumulation, dropout by step, clipping, divergence, and the control network."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -10,10 +8,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
 from bert_training.engine.batches import Features, step_batches
-from bert_training.engine.divergence import explain_divergence
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.loop import labelled_items, step_counts, training_steps
-from bert_training.engine.state import UNKNOWN, TrainingState
-from bert_training.inputs.flags.phases import Phase
 from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.networks.initial_weights import prepare_for_training
 from tests.helpers.tiny_training import LabelledTokens
@@ -137,7 +133,7 @@ def test_gradients_are_clipped_unless_the_limit_is_0(make_run, small_config):
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_config):
-    """In step 2 of 4 x 2 instances, position 13 contains a token with infinite weights, and only 13 is named."""
+    """In step 2 of 4 x 2 instances, position 13 contains a token with infinite weights."""
     model = new_model(small_config)
     poisoned = 98
     with torch.no_grad():
@@ -163,27 +159,19 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_confi
         for step in training_steps(run, state, batches, max_grad_norm=1.0):
             seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
     assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
-    message = str(stop.value)
-    assert message.startswith("step 2: the loss is nan, the gradient norm nan; the weights are still those of step 1.")
-    assert "positions 8 to 15 of the data (no finite loss by itself: 13)" in message
+    said = "step 2: the loss is nan, the gradient norm nan; the weights are still those of step 1."
+    assert str(stop.value).startswith(said)
 
 
 def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_config):
-    """The instances of the step are named although every loss is finite. Their positions are those of the phase."""
     model = new_model(small_config)
     model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
     before = model.bert.pooler.dense.weight.detach().clone()
-    run = make_run(per_device_train_batch_size=8)
-    phases = [Phase(16, 0.5, 4, 1, start=0, stop=2), Phase(24, 0.5, 4, 2, start=2, stop=4)]
-    explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batches = step_batches(LabelledTokens(), run, 1, 2, 4, 2)
-    state = TrainingState(model, optimizer, constant_schedule(optimizer), 4, UNKNOWN)
-    with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(training_steps(run, state, batches, max_grad_norm=1.0, start_step=3, explain=explain))
+    with pytest.raises(
+        FloatingPointError, match=r"^step 1: .* the gradient norm (inf|nan); the weights are still .* 0"
+    ):
+        train(make_run(), model, LabelledTokens(), 1)
     assert torch.equal(before, model.bert.pooler.dense.weight)
-    assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
-    assert f"bert-repro inspect {run.output_dir} --step 4 prints them" in str(stop.value)
 
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])

@@ -1,11 +1,7 @@
 """bert_training/engine/optimizer.py: AdamW, weight decay, and the schedules."""
 
-import copy
-
 import pytest
 import torch
-from accelerate import Accelerator
-from transformers import BertForPreTraining as Stock
 from transformers import get_scheduler
 
 from bert_training.engine.optimizer import (
@@ -28,13 +24,6 @@ def test_decay_spares_biases_and_layer_norm_only(small_config):
     assert all(name.endswith("weight") and "LayerNorm" not in name for name in matrices)
     assert "bert.embeddings.word_embeddings.weight" in matrices
     assert sorted(names.values()) == sorted(spared | matrices) and not spared & matrices
-
-
-def test_stock_parameters_fall_into_the_same_groups(small_config):
-    ours, theirs = (parameter_groups(cls(small_config), 0.01) for cls in (BertForPreTraining, Stock))
-    assert [sum(weight.numel() for weight in group["params"]) for group in ours] == [
-        sum(weight.numel() for weight in group["params"]) for group in theirs
-    ]
 
 
 def test_frozen_parameters_are_left_out(small_config):
@@ -72,27 +61,6 @@ def test_eps_is_that_of_google():
     layer.weight.grad = torch.full_like(layer.weight, 1e-6)
     optimizer.step()
     assert layer.weight.item() == pytest.approx(-0.05, rel=1e-5)
-
-
-def test_state_comes_back_bit_by_bit():
-    """The optimiser is wrapped by Accelerate, as in the scripts."""
-    accelerator = Accelerator(cpu=True)
-
-    def prepared(model):
-        return accelerator.prepare(model, create_optimizer(model, 1e-3, 0.01))
-
-    def step(model, optimizer, seed):
-        for number, weight in enumerate(model.parameters()):
-            weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed + number))
-        optimizer.step()
-
-    first = prepared(torch.nn.Linear(5, 3))
-    step(*first, 0)
-    second = prepared(copy.deepcopy(first[0]))
-    second[1].load_state_dict(copy.deepcopy(first[1].state_dict()))
-    for model, optimizer in (first, second):
-        step(model, optimizer, 100)
-    assert torch.equal(first[0].weight, second[0].weight) and torch.equal(first[0].bias, second[0].bias)
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "constant"])

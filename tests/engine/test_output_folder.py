@@ -16,7 +16,8 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
     check_output_dir(run.args)
     for name in ("run.json", "config.json", "model.safetensors"):
         (run.output_dir / name).write_text("{}")
-        with pytest.raises(ValueError, match=f"already holds a run or a model .{name}.*--resume_from_checkpoint auto"):
+        way = "--resume_from_checkpoint auto" if name == "run.json" else "as it has no run.json"
+        with pytest.raises(ValueError, match=f"already holds a run or a model .{name}.*{way}"):
             check_output_dir(run.args)
         (run.output_dir / name).unlink()
 
@@ -49,7 +50,7 @@ def test_resuming_overwrites_nothing_that_is_no_run(make_run, name):
     run = make_run(resume_from_checkpoint="auto")
     check_output_dir(run.args)
     (run.output_dir / name).write_text("precious")
-    with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to continue"):
+    with pytest.raises(ValueError, match=f"already holds .* .{name}.*give another folder, as it has no run.json"):
         check_output_dir(run.args)
     (run.output_dir / "run.json").write_text("{}")
     check_output_dir(run.args)

@@ -1,7 +1,6 @@
 """``--mixed_precision auto``: what decides, and what a run keeps."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,9 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import BertConfig
 
-from bert_training.engine import precision
+from bert_training.engine import launch
 from bert_training.engine.batches import IGNORED
-from bert_training.engine.precision import choose
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from modeling_bert_repro import BertForPreTraining
@@ -19,78 +17,66 @@ from modeling_bert_repro import BertForPreTraining
 
 @pytest.fixture
 def cpu(monkeypatch):
-    """Sets which instructions this machine has, for networks of every width."""
-    monkeypatch.setattr(precision, "NARROWEST", 1)
+    """Sets which instructions this machine has."""
     return lambda *names: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(names, True))
 
 
-def flags(**given) -> SimpleNamespace:
-    return SimpleNamespace(**({"model_name_or_path": None, "config_name": None} | given))
+PRETRAINING = {"output_dir": "x", "config_name": "base"}
+GLUE = {"output_dir": "x", "config_name": "base", "tokenizer_name": "t"}
+
+
+def settled(folders=(), **given) -> launch.Settled:
+    found = launch.settled_precision(PretrainingArguments(**PRETRAINING | {"mixed_precision": "auto"} | given), folders)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [(("avx512_f",), "no"), ((), "no"), (("avx512_f", "avx512_bf16"), "bf16"), (("amx_bf16",), "bf16")],
 )
-def test_a_cpu_takes_what_it_multiplies_in(cpu, names, expected, tmp_path):
+def test_a_cpu_takes_what_it_multiplies_in(cpu, names, expected):
     cpu(*names)
-    found = choose(flags(), [str(tmp_path)])
+    found = settled()
     assert found.precision == expected and (expected == "no" or f"({names[-1]})" in found.why)
-    assert found.facts() == {"precision_chosen": {"why": found.why}}
+    assert settled(config_name="tiny").precision == "no"  # a narrow network has little to gain
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """Sets whether this machine has a GPU that computes in bfloat16."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
+    return lambda has: monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: has or including_emulation
+    )
 
 
 @pytest.mark.parametrize(("hardware", "expected"), [(True, "bf16"), (False, "no")])
-def test_a_gpu_takes_what_it_has(monkeypatch, hardware, expected, tmp_path):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: hardware or including_emulation)
-    found = choose(flags(), [str(tmp_path)])
+def test_a_gpu_takes_what_it_has(card, hardware, expected):
+    card(hardware)
+    found = settled()
     assert found.precision == expected and "A Card" in found.why
 
 
 @pytest.mark.parametrize(
-    ("told", "changes"),
+    ("told", "given", "precision", "launcher"),
     [
-        (True, {}),
-        (False, {"mixed_precision": "no"}),
-        (False, {"resume_from_checkpoint": "auto"}),
-        (False, {"precision": "bf16"}),
-        (False, {"hardware": False}),
-        (False, {"launcher": "no"}),
+        (True, {}, "no", None),
+        (False, {"mixed_precision": "no"}, "no", None),
+        (False, {"resume_from_checkpoint": "auto"}, "no", None),
+        (False, {}, "bf16", None),
+        (False, {}, "no", "no"),
     ],
-    ids=["nothing named", "a flag", "a resumed run", "another type", "an old card", "a launcher"],
+    ids=["nothing named", "a flag", "a resumed run", "another type", "a launcher"],
 )
-def test_float32_on_a_gpu_is_said_where_nobody_asked_for_it(monkeypatch, told, changes):
-    case = {"mixed_precision": None, "resume_from_checkpoint": None, "precision": "no", "hardware": True} | changes
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A Card")
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: case["hardware"])
-    monkeypatch.delenv(precision.LAUNCHER, raising=False)
-    if "launcher" in case:
-        monkeypatch.setenv(precision.LAUNCHER, case["launcher"])
-    given = flags(mixed_precision=case["mixed_precision"], resume_from_checkpoint=case["resume_from_checkpoint"])
-    found = precision.advice(given, case["precision"])
+def test_float32_on_a_gpu_is_said_where_nobody_asked_for_it(card, monkeypatch, told, given, precision, launcher):
+    card(True)
+    monkeypatch.delenv(launch.LAUNCHER, raising=False)
+    if launcher:
+        monkeypatch.setenv(launch.LAUNCHER, launcher)
+    found = launch.advice(PretrainingArguments(**PRETRAINING, **given), precision)
     assert found is None if not told else found.startswith("A Card computes in float32; with --mixed_precision auto")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"config_name": "base"}, "bf16"),
-        ({"config_name": "tiny"}, "no"),
-        ({}, "bf16"),
-        ({"model_name_or_path": "you/on-the-hub"}, "bf16"),
-        ({"model_name_or_path": "FOLDER"}, "no"),
-    ],
-)
-def test_a_narrow_network_has_little_to_gain(monkeypatch, tmp_path, given, expected):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 96}))
-    given = {name: str(tmp_path) if value == "FOLDER" else value for name, value in given.items()}
-    assert choose(flags(**given), []).precision == expected
-
-
-PRETRAINING = {"output_dir": "x", "config_name": "tiny"}
 
 
 @pytest.mark.parametrize(
@@ -101,18 +87,18 @@ PRETRAINING = {"output_dir": "x", "config_name": "tiny"}
         (PretrainingArguments(**PRETRAINING, recipe="fast"), "no", False),
         (PretrainingArguments(**PRETRAINING, recipe="fast", mixed_precision="no"), None, False),
         (PretrainingArguments(**PRETRAINING, mixed_precision="auto"), "bf16", True),
-        (GlueArguments(output_dir="x", config_name="tiny", tokenizer_name="t"), None, True),
-        (GlueArguments(output_dir="x", config_name="tiny", tokenizer_name="t", mixed_precision="bf16"), None, False),
+        (GlueArguments(**GLUE), None, True),
+        (GlueArguments(**GLUE, mixed_precision="bf16"), None, False),
     ],
 )
 def test_the_machine_chooses_where_nobody_else_does(monkeypatch, args, launcher, expected):
-    monkeypatch.delenv(precision.LAUNCHER)
+    monkeypatch.delenv(launch.LAUNCHER)
     if launcher:
-        monkeypatch.setenv(precision.LAUNCHER, launcher)
-    assert precision.is_asked_for(args) is expected
+        monkeypatch.setenv(launch.LAUNCHER, launcher)
+    assert (launch.settled_precision(args, []) is not None) is expected
     if args.mixed_precision is None:
-        monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-        assert precision.is_asked_for(args) is False  # the default is for CPUs
+        monkeypatch.setattr(launch, "no_device", lambda: False)
+        assert launch.settled_precision(args, []) is None  # the default is for CPUs
 
 
 class Kernels(TorchDispatchMode):
@@ -163,38 +149,20 @@ def test_what_stays_in_float32(fast):
         assert {value.dtype for value in optimizer.state[parameter].values()} == {torch.float32}
 
 
-def test_a_checkpoint_of_another_folder_decides(cpu, tmp_path):
+def test_the_first_start_decides(cpu, monkeypatch, tmp_path):
+    """Also after a start in another type, in another folder, and on a device; a damaged record does not."""
     cpu("amx_bf16")
-    first = {"why": "as it was"}
-    facts = {"format": 1, "script": "x", "flags": {}, "mixed_precision": "no", "precision_chosen": first}
-    (tmp_path / "run.json").write_text(json.dumps(facts))
-    found = choose(flags(), [str(tmp_path / "new"), str(tmp_path)])
-    assert found.precision == "no" and found.facts() == {"precision_chosen": first}
-
-
-def test_the_first_start_decides_also_after_one_in_another_type_and_on_a_device(cpu, monkeypatch, tmp_path):
-    cpu()
-    first = {"why": "as it was"}
-    facts = {
-        "format": 1,
-        "script": "x",
-        "flags": {},
-        "mixed_precision": "no",
-        "earlier": [{"mixed_precision": "bf16"}, {"mixed_precision": "no"}],
-    }
-    (tmp_path / "run.json").write_text(json.dumps(facts | {"precision_chosen": first}))
-    found = choose(flags(), [str(tmp_path)])
-    assert found.precision == "bf16" and found.facts() == {"precision_chosen": first}
-    monkeypatch.delenv(precision.LAUNCHER)
-    monkeypatch.setattr(precision, "no_device", lambda: False)
-    silent = GlueArguments(output_dir="x", config_name="tiny", tokenizer_name="t")
-    assert precision.is_asked_for(silent, [str(tmp_path)])
+    facts = {"format": 1, "script": "x", "flags": {}, "mixed_precision": "bf16"}
+    facts |= {"earlier": [{"mixed_precision": "no"}, {"mixed_precision": "bf16"}]}
+    (tmp_path / "run.json").write_text(json.dumps(facts | {"precision_chosen": "as it was"}))
+    folders = [str(tmp_path / "new"), str(tmp_path)]
+    assert settled(folders).precision == "no"
+    monkeypatch.delenv(launch.LAUNCHER)
+    monkeypatch.setattr(launch, "no_device", lambda: False)
+    silent = GlueArguments(**GLUE)
+    found = launch.settled_precision(silent, folders)
+    assert found is not None and found.precision == "no"
     (tmp_path / "run.json").write_text(json.dumps(facts))  # nothing was chosen when it began
-    assert not precision.is_asked_for(silent, [str(tmp_path)])
-
-
-def test_a_damaged_record_decides_nothing(cpu, tmp_path):
-    """The run goes on from its checkpoint, and writes run.json again."""
-    cpu("amx_bf16")
+    assert launch.settled_precision(silent, folders) is None
     (tmp_path / "run.json").write_text('{"flags"')
-    assert choose(flags(), [str(tmp_path)]).precision == "bf16"
+    assert settled(folders).precision == "bf16"

@@ -13,10 +13,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from bert_training.engine import signals
 from bert_training.engine.batches import Features, step_batches
-from bert_training.engine.checkpoint import resume
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState, resume
 from bert_training.engine.loop import training_steps
 from bert_training.engine.signals import STOPPED, StopSignals
-from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.files.atomic import damage
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT

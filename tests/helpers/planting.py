@@ -5,7 +5,7 @@ The function is found by its name, the code by its syntax tree.
 
 import ast
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,14 @@ class Fault:
     correct: str
     faulty: str
     tests: tuple[str, ...]
+
+
+def faults_in(file: str, *tests: str, rows: Mapping[str, tuple[str | tuple[str, ...], str, str]]) -> dict[str, Fault]:
+    """Mistakes in one file, each of which one of the test files must notice: name -> (places, correct, faulty)."""
+    return {
+        name: Fault(file=file, places=places, correct=correct, faulty=faulty, tests=tests)
+        for name, (places, correct, faulty) in rows.items()
+    }
 
 
 def faulty_source(fault: Fault) -> str:

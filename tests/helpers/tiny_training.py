@@ -1,21 +1,14 @@
 """A training of a few steps without a script: instances that are a function of their position, and a small network."""
 
 import torch
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
 
-from bert_training.engine.batches import step_batches
-from bert_training.engine.checkpoint import resume, save_checkpoint, save_model_folder
-from bert_training.engine.loop import training_steps
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.optimizer import create_optimizer
-from bert_training.engine.run import Run
-from bert_training.engine.state import UNKNOWN, TrainingState
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 
 LENGTH = 24
-SHARDED_STEPS = 4
 
 
 class LabelledTokens:
@@ -49,26 +42,9 @@ def new_state(config, dropout=0.0, factor=lambda step: 1.0) -> TrainingState:
     return TrainingState(model, optimizer, LambdaLR(optimizer, factor), total_steps=10, origin=UNKNOWN)
 
 
-def state_with_optimizer(shard: bool = False) -> TrainingState:
-    """The same network with our optimiser; FSDP2 shards it over all processes if ``shard`` is True."""
+def state_with_optimizer() -> TrainingState:
+    """The same network with our optimiser."""
     torch.manual_seed(0)
     model = BertForPreTraining(small_config(**NO_DROPOUT))
-    if shard:
-        mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
-        for layer in model.bert.encoder.layer:
-            fully_shard(layer, mesh=mesh)
-        fully_shard(model, mesh=mesh)
     optimizer = create_optimizer(model, 1e-3, 0.01)
-    return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), SHARDED_STEPS, UNKNOWN)
-
-
-def train_and_save(run: Run, shard: bool) -> None:
-    """Train 4 steps, or the rest of them if the run resumes. Save a checkpoint at step 2, and the model at the end."""
-    state = state_with_optimizer(shard)
-    done = resume(run, state)
-    batches = step_batches(LabelledTokens(), run, done, SHARDED_STEPS)
-    for step in training_steps(run, state, batches, max_grad_norm=1.0, start_step=done):
-        run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
-        if step.index == 2:
-            save_checkpoint(run, 2, state)
-    save_model_folder(run, state.model)
+    return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), 4, UNKNOWN)

@@ -1,364 +1,245 @@
-"""Mistakes in the training. Each is planted in a copy, and a test of the files that its row names must turn red.
+"""Mistakes in the training. Each is planted in a copy, and a test of the files above its row must turn red.
 
-When you rename or rewrite a function, update its row here.
+A row has the place, the code of the project and what stands there instead. When you rename or rewrite a function,
+update its row here.
 """
 
-from tests.helpers.planting import Fault
-
-LOOP = "bert_training/engine/loop.py"
-CHECKPOINT = "bert_training/engine/checkpoint.py"
-BATCHES = "bert_training/engine/batches.py"
-OPTIMIZER = "bert_training/engine/optimizer.py"
-ATOMIC = "bert_training/files/atomic.py"
-SEGMENTS = "bert_training/pretraining/segments.py"
-INSTANCES = "bert_training/pretraining/instances.py"
-MASKING = "bert_training/pretraining/masking.py"
-THRESHOLD = "bert_training/tasks/squad/threshold.py"
-ANSWERS = "bert_training/tasks/squad/answers.py"
-STATISTICS = "bert_training/tasks/statistics.py"
+from tests.helpers.planting import faults_in
 
 FAULTS = {
-    # --- One step -----------------------------------------------------------------------------------------
-    "labels of the first micro-batch counted only": Fault(
-        file=LOOP,
-        places="step_counts",
-        correct="torch.stack([labelled_items(batch) for batch in micro_batches]).sum()",
-        faulty="labelled_items(micro_batches[0])",
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/engine/loop.py",
+        "tests/engine/test_loop.py",
+        rows={
+            "labels of the first micro-batch counted only": (
+                "step_counts",
+                "torch.stack([labelled_items(batch) for batch in micro_batches]).sum()",
+                "labelled_items(micro_batches[0])",
+            ),
+            "no clipping": ("training_steps", 'max_grad_norm or float("inf")', 'float("inf")'),
+            "a limit of 0 clips everything": ("training_steps", 'max_grad_norm or float("inf")', "max_grad_norm"),
+            "one dropout mask on all processes": ("_step_seed", "[seed, step, rank]", "[seed, step]"),
+            "dropout depends on the past": (
+                "training_steps",
+                "torch.manual_seed(_step_seed(run.seed, index, run.rank))",
+                "None",
+            ),
+            "a gradient that is not finite updates the weights": (
+                "_is_finite",
+                "np.isfinite(grad_norm) or accelerator.scaler",
+                "True",
+            ),
+        },
     ),
-    "labels of this process counted only": Fault(
-        file=LOOP,
-        places="step_counts",
-        correct='accelerator.reduce(counts, "sum")',
-        faulty="counts",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/engine/loop.py",
+        "tests/engine/test_global_batch.py",
+        rows={
+            "labels of this process counted only": ("step_counts", 'accelerator.reduce(counts, "sum")', "counts"),
+            "gradients averaged over processes": ("_forward_backward", "outputs.loss * run.world_size", "outputs.loss"),
+            "the loss of this process reported": ("_global_sums", 'accelerator.reduce(values, "sum")', "values"),
+            "gradients kept for the next step": ("_update", "state.optimizer.zero_grad(set_to_none=True)", "None"),
+            "no dropout after an evaluation": ("training_steps", "model.train()", "None"),
+        },
     ),
-    "ignored labels counted": Fault(
-        file=BATCHES,
-        places="is_labelled",
-        correct="labels != IGNORED",
-        faulty="torch.ones_like(labels)",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/engine/batches.py",
+        "tests/engine/test_global_batch.py",
+        rows={
+            "ignored labels counted": ("is_labelled", "labels != IGNORED", "torch.ones_like(labels)"),
+        },
     ),
-    "gradients averaged over processes": Fault(
-        file=LOOP,
-        places="_forward_backward",
-        correct="outputs.loss * run.world_size",
-        faulty="outputs.loss",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/engine/loop.py",
+        "tests/engine/test_gradient_scaler.py",
+        rows={
+            "a skipped step advances the schedule": (
+                "_update",
+                "halved or accelerator.optimizer_step_was_skipped",
+                "False",
+            ),
+        },
     ),
-    "the loss of this process reported": Fault(
-        file=LOOP,
-        places="_global_sums",
-        correct='accelerator.reduce(values, "sum")',
-        faulty="values",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/engine/batches.py",
+        "tests/engine/test_batches.py",
+        rows={
+            "a resumed run reads the first data again": (
+                "step_batches",
+                "range(start_step * data.per_step, total_steps * data.per_step)",
+                "range((total_steps - start_step) * data.per_step)",
+            ),
+            "all processes read the same rows": (
+                "first_position",
+                "(index * world_size + rank) * size",
+                "index * world_size * size",
+            ),
+        },
     ),
-    "no clipping": Fault(
-        file=LOOP,
-        places="training_steps",
-        correct='max_grad_norm or float("inf")',
-        faulty='float("inf")',
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/engine/checkpoint.py",
+        "tests/engine/test_checkpoint.py",
+        rows={
+            "moments not restored": ("load_checkpoint", 'state.optimizer.load_state_dict(saved["optimizer"])', "None"),
+            "schedule not restored": ("load_checkpoint", 'state.scheduler.load_state_dict(saved["scheduler"])', "None"),
+            "records after the checkpoint kept": ("_go_back", "path.read_bytes()[:then]", "path.read_bytes()"),
+            "other data accepted": ("_check_same_run", 'saved["data_sha256"] != checksums(origin.data)', "False"),
+            "the newest checkpoints dropped": ("_drop_old", "known[:-limit]", "known[limit:]"),
+        },
     ),
-    "a limit of 0 clips everything": Fault(
-        file=LOOP,
-        places="training_steps",
-        correct='max_grad_norm or float("inf")',
-        faulty="max_grad_norm",
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/engine/checkpoint.py",
+        "tests/engine/test_stopping.py",
+        rows={
+            "sums over earlier steps not restored": (
+                "load_checkpoint",
+                'vars(state.totals).update(saved["totals"])',
+                "None",
+            ),
+        },
     ),
-    "a skipped step advances the schedule": Fault(
-        file=LOOP,
-        places="_update",
-        correct="halved or accelerator.optimizer_step_was_skipped",
-        faulty="False",
-        tests=("tests/engine/test_gradient_scaler.py",),
+    **faults_in(
+        "bert_training/engine/checkpoint.py",
+        "tests/engine/test_gradient_scaler.py",
+        rows={
+            "scale of the gradients not restored": (
+                "load_checkpoint",
+                'run.accelerator.scaler.load_state_dict(saved["scaler"])',
+                "None",
+            ),
+        },
     ),
-    "gradients kept for the next step": Fault(
-        file=LOOP,
-        places="_update",
-        correct="state.optimizer.zero_grad(set_to_none=True)",
-        faulty="None",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/files/atomic.py",
+        "tests/engine/test_checkpoint.py",
+        rows={
+            "checksums not compared": ("damage", "sha256(folder / name) != digest", "False"),
+        },
     ),
-    "no dropout after an evaluation": Fault(
-        file=LOOP,
-        places="training_steps",
-        correct="model.train()",
-        faulty="None",
-        tests=("tests/engine/test_global_batch.py",),
+    **faults_in(
+        "bert_training/files/atomic.py",
+        "tests/files/test_atomic.py",
+        rows={
+            "renamed before the content is on the disk": ("sealed_folder", "sync(file)", "None"),
+        },
     ),
-    "one dropout mask on all processes": Fault(
-        file=LOOP,
-        places="_step_seed",
-        correct="[seed, step, rank]",
-        faulty="[seed, step]",
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/pretraining/segments.py",
+        "tests/pretraining/test_segments.py",
+        rows={
+            "the other document may be the same": ("_place_b_and_cut", "other >= chunks.document[rows]", "0"),
+            "half of the choices are IsNext": (
+                "_chunk_pairs",
+                "uniform(random_bits(bits, _LABEL)) >= is_next_prob",
+                "uniform(random_bits(bits, _LABEL)) >= 0.5",
+            ),
+            "the rest of a chunk is lost": ("_chunk_pairs", "np.where(not_next, split, stop)", "stop"),
+            "B runs into the next document": (
+                "_place_b_and_cut",
+                'np.minimum(np.searchsorted(offsets, first + wanted, side="left"), other_end)',
+                'np.searchsorted(offsets, first + wanted, side="left").clip(max=len(offsets) - 1)',
+            ),
+            "no short sequences": (
+                "_targets",
+                "uniform(random_bits(bits, _SHORT)) < short_seq_prob",
+                "uniform(random_bits(bits, _SHORT)) < 0",
+            ),
+            "A is cut at its end only": (
+                "_cut",
+                "below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
+                "0",
+            ),
+            "one pair in three is swapped": (
+                "plan_ordered",
+                "uniform(random_bits(chunks.bits, _SWAP)) < 0.5",
+                "uniform(random_bits(chunks.bits, _SWAP)) < 1 / 3",
+            ),
+        },
     ),
-    "dropout depends on the past": Fault(
-        file=LOOP,
-        places="training_steps",
-        correct="torch.manual_seed(_step_seed(run.seed, index, run.rank))",
-        faulty="None",
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/pretraining/instances.py",
+        "tests/pretraining/test_instances.py",
+        rows={
+            "the same order in every epoch": (
+                "PretrainingInstances.order",
+                "random_bits(self.settings.seed, *streams, np.arange(start, stop))",
+                "random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(start, stop))",
+            ),
+        },
     ),
-    "a gradient that is not finite updates the weights": Fault(
-        file=LOOP,
-        places="_is_finite",
-        correct="np.isfinite(grad_norm) or accelerator.scaler",
-        faulty="True",
-        tests=("tests/engine/test_loop.py",),
+    **faults_in(
+        "bert_training/pretraining/instances.py",
+        "tests/pretraining/test_groups.py",
+        rows={
+            "masks of every group begin anew": (
+                "PretrainingInstances._rows",
+                "number + np.arange(stop - start)",
+                "np.arange(start, stop)",
+            ),
+        },
     ),
-    # --- Its data -----------------------------------------------------------------------------------------
-    "a resumed run reads the first data again": Fault(
-        file=BATCHES,
-        places="step_batches",
-        correct="range(start_step * data.per_step, total_steps * data.per_step)",
-        faulty="range((total_steps - start_step) * data.per_step)",
-        tests=("tests/engine/test_batches.py",),
+    **faults_in(
+        "bert_training/pretraining/masking.py",
+        "tests/pretraining/test_masking.py",
+        rows={
+            "80/20/0": (("mask_instance", "mask_batch"), "rule.mask_replace_prob + rule.random_replace_prob", "1.0"),
+            "special tokens masked": (
+                "masking_rule",
+                "np.isin(np.arange(len(words)), tokenizer.all_special_ids)",
+                "np.zeros(len(words), bool)",
+            ),
+            "labels where nothing is masked": (
+                "mask_batch",
+                "np.full(input_ids.shape, IGNORED, np.int64)",
+                "input_ids.astype(np.int64)",
+            ),
+            "pieces of a word masked apart": ("mask_batch", "rule.whole_word_mask", "False"),
+            "the same masks in every epoch": (
+                "mask_batch",
+                "random_bits(seed, epoch, index)",
+                "random_bits(seed, 0, index)",
+            ),
+        },
     ),
-    "all processes read the same rows": Fault(
-        file=BATCHES,
-        places="first_position",
-        correct="(index * world_size + rank) * size",
-        faulty="index * world_size * size",
-        tests=("tests/engine/test_batches.py",),
+    **faults_in(
+        "bert_training/engine/optimizer.py",
+        "tests/engine/test_optimizer.py",
+        rows={
+            "LayerNorm decays": ("parameter_groups", "EXEMPT.search(name)", "name.endswith('bias')"),
+            "eps of torch": ("create_optimizer", "EPS", "1e-8"),
+            "no warm-up": ("linear_schedule", "step / warmup", "1.0"),
+        },
     ),
-    # --- Checkpoints --------------------------------------------------------------------------------------
-    "moments not restored": Fault(
-        file=CHECKPOINT,
-        places="load_checkpoint",
-        correct='state.optimizer.load_state_dict(saved["optimizer"])',
-        faulty="None",
-        tests=("tests/engine/test_checkpoint.py",),
+    **faults_in(
+        "bert_training/tasks/squad/threshold.py",
+        "tests/tasks/squad/test_threshold.py",
+        rows={
+            "the highest of the best thresholds": ("find_threshold_to_store", "current > best", "current >= best"),
+            "odds equal to the threshold empty the answer": (
+                "gives_no_answer",
+                "null_odds > threshold",
+                "null_odds >= threshold",
+            ),
+        },
     ),
-    "schedule not restored": Fault(
-        file=CHECKPOINT,
-        places="load_checkpoint",
-        correct='state.scheduler.load_state_dict(saved["scheduler"])',
-        faulty="None",
-        tests=("tests/engine/test_checkpoint.py",),
+    **faults_in(
+        "bert_training/tasks/squad/answers.py",
+        "tests/tasks/squad/test_answers.py",
+        rows={
+            "the largest null score": ("_null_entry", "min", "max"),
+            "spans without their maximum context": ("_span_scores", "counted[row]", "True"),
+        },
     ),
-    "sums over earlier steps not restored": Fault(
-        file=CHECKPOINT,
-        places="load_checkpoint",
-        correct='vars(state.totals).update(saved["totals"])',
-        faulty="None",
-        tests=("tests/engine/test_stopping.py",),
-    ),
-    "scale of the gradients not restored": Fault(
-        file=CHECKPOINT,
-        places="load_checkpoint",
-        correct='run.accelerator.scaler.load_state_dict(saved["scaler"])',
-        faulty="None",
-        tests=("tests/engine/test_gradient_scaler.py",),
-    ),
-    "records after the checkpoint kept": Fault(
-        file=CHECKPOINT,
-        places="_go_back",
-        correct="path.read_bytes()[:then]",
-        faulty="path.read_bytes()",
-        tests=("tests/engine/test_checkpoint.py",),
-    ),
-    "other data accepted": Fault(
-        file=CHECKPOINT,
-        places="_check_same_run",
-        correct='saved["data_sha256"] != checksums(origin.data)',
-        faulty="False",
-        tests=("tests/engine/test_checkpoint.py",),
-    ),
-    "the newest checkpoints dropped": Fault(
-        file=CHECKPOINT,
-        places="_drop_old",
-        correct="known[:-limit]",
-        faulty="known[limit:]",
-        tests=("tests/engine/test_checkpoint.py",),
-    ),
-    "checksums not compared": Fault(
-        file=ATOMIC,
-        places="damage",
-        correct="sha256(folder / name) != digest",
-        faulty="False",
-        tests=("tests/engine/test_checkpoint.py",),
-    ),
-    "renamed before the content is on the disk": Fault(
-        file=ATOMIC,
-        places="sealed_folder",
-        correct="sync(file)",
-        faulty="None",
-        tests=("tests/files/test_atomic.py",),
-    ),
-    # --- Segments and instances ---------------------------------------------------------------------------
-    "the other document may be the same": Fault(
-        file=SEGMENTS,
-        places="_place_b_and_cut",
-        correct="other >= chunks.document[rows]",
-        faulty="0",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "half of the choices are IsNext": Fault(
-        file=SEGMENTS,
-        places="_chunk_pairs",
-        correct="uniform(random_bits(bits, _LABEL)) >= is_next_prob",
-        faulty="uniform(random_bits(bits, _LABEL)) >= 0.5",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "the rest of a chunk is lost": Fault(
-        file=SEGMENTS,
-        places="_chunk_pairs",
-        correct="np.where(not_next, split, stop)",
-        faulty="stop",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "B runs into the next document": Fault(
-        file=SEGMENTS,
-        places="_place_b_and_cut",
-        correct='np.minimum(np.searchsorted(offsets, first + wanted, side="left"), other_end)',
-        faulty='np.searchsorted(offsets, first + wanted, side="left").clip(max=len(offsets) - 1)',
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "no short sequences": Fault(
-        file=SEGMENTS,
-        places="_targets",
-        correct="uniform(random_bits(bits, _SHORT)) < short_seq_prob",
-        faulty="uniform(random_bits(bits, _SHORT)) < 0",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "A is cut at its end only": Fault(
-        file=SEGMENTS,
-        places="_cut",
-        correct="below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
-        faulty="0",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "one pair in three is swapped": Fault(
-        file=SEGMENTS,
-        places="plan_ordered",
-        correct="uniform(random_bits(chunks.bits, _SWAP)) < 0.5",
-        faulty="uniform(random_bits(chunks.bits, _SWAP)) < 1 / 3",
-        tests=("tests/pretraining/test_segments.py",),
-    ),
-    "the same order in every epoch": Fault(
-        file=INSTANCES,
-        places="PretrainingInstances.order",
-        correct="random_bits(self.settings.seed, *streams, np.arange(start, stop))",
-        faulty="random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(start, stop))",
-        tests=("tests/pretraining/test_instances.py",),
-    ),
-    "masks of every group begin anew": Fault(
-        file=INSTANCES,
-        places="PretrainingInstances._rows",
-        correct="number + np.arange(stop - start)",
-        faulty="np.arange(start, stop)",
-        tests=("tests/pretraining/test_groups.py",),
-    ),
-    "weights are not tied again on a TPU": Fault(
-        file="bert_training/engine/fsdp.py",
-        places="prepare",
-        correct="broken_ties(bare)",
-        faulty="[]",
-        tests=("tests/engine/test_prepared.py",),
-    ),
-    # --- Masks --------------------------------------------------------------------------------------------
-    "80/20/0": Fault(
-        file=MASKING,
-        places=("mask_instance", "mask_batch"),
-        correct="rule.mask_replace_prob + rule.random_replace_prob",
-        faulty="1.0",
-        tests=("tests/pretraining/test_masking.py",),
-    ),
-    "special tokens masked": Fault(
-        file=MASKING,
-        places="masking_rule",
-        correct="np.isin(np.arange(len(words)), tokenizer.all_special_ids)",
-        faulty="np.zeros(len(words), bool)",
-        tests=("tests/pretraining/test_masking.py",),
-    ),
-    "labels where nothing is masked": Fault(
-        file=MASKING,
-        places="mask_batch",
-        correct="np.full(input_ids.shape, IGNORED, np.int64)",
-        faulty="input_ids.astype(np.int64)",
-        tests=("tests/pretraining/test_masking.py",),
-    ),
-    "pieces of a word masked apart": Fault(
-        file=MASKING,
-        places="mask_batch",
-        correct="rule.whole_word_mask",
-        faulty="False",
-        tests=("tests/pretraining/test_masking.py",),
-    ),
-    "the same masks in every epoch": Fault(
-        file=MASKING,
-        places="mask_batch",
-        correct="random_bits(seed, epoch, index)",
-        faulty="random_bits(seed, 0, index)",
-        tests=("tests/pretraining/test_masking.py",),
-    ),
-    # --- Optimiser and schedule ---------------------------------------------------------------------------
-    "LayerNorm decays": Fault(
-        file=OPTIMIZER,
-        places="parameter_groups",
-        correct="EXEMPT.search(name)",
-        faulty="name.endswith('bias')",
-        tests=("tests/engine/test_optimizer.py",),
-    ),
-    "eps of torch": Fault(
-        file=OPTIMIZER,
-        places="create_optimizer",
-        correct="EPS",
-        faulty="1e-8",
-        tests=("tests/engine/test_optimizer.py",),
-    ),
-    "no warm-up": Fault(
-        file=OPTIMIZER,
-        places="linear_schedule",
-        correct="step / warmup",
-        faulty="1.0",
-        tests=("tests/engine/test_optimizer.py",),
-    ),
-    # --- Answers and statistics ---------------------------------------------------------------------------
-    "the highest of the best thresholds": Fault(
-        file=THRESHOLD,
-        places="find_threshold_to_store",
-        correct="current > best",
-        faulty="current >= best",
-        tests=("tests/tasks/squad/test_threshold.py",),
-    ),
-    "odds equal to the threshold empty the answer": Fault(
-        file=THRESHOLD,
-        places="gives_no_answer",
-        correct="null_odds > threshold",
-        faulty="null_odds >= threshold",
-        tests=("tests/tasks/squad/test_threshold.py",),
-    ),
-    "the largest null score": Fault(
-        file=ANSWERS,
-        places="_null_entry",
-        correct="min",
-        faulty="max",
-        tests=("tests/tasks/squad/test_answers.py",),
-    ),
-    "spans without their maximum context": Fault(
-        file=ANSWERS,
-        places="_span_scores",
-        correct="counted[row]",
-        faulty="True",
-        tests=("tests/tasks/squad/test_answers.py",),
-    ),
-    "deviation of a population": Fault(
-        file=STATISTICS,
-        places=("mean_interval", "t_test"),
-        correct="scipy.stats.sem(values)",
-        faulty="scipy.stats.sem(values, ddof=0)",
-        tests=("tests/tasks/test_seeds.py",),
-    ),
-    "one degree of freedom too many": Fault(
-        file=STATISTICS,
-        places="mean_interval",
-        correct="len(values) - 1",
-        faulty="len(values)",
-        tests=("tests/tasks/test_seeds.py",),
+    **faults_in(
+        "bert_training/tasks/statistics.py",
+        "tests/tasks/test_seeds.py",
+        rows={
+            "deviation of a population": (
+                ("mean_interval", "t_test"),
+                "scipy.stats.sem(values)",
+                "scipy.stats.sem(values, ddof=0)",
+            ),
+            "one degree of freedom too many": ("mean_interval", "len(values) - 1", "len(values)"),
+        },
     ),
 }

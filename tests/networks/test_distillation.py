@@ -155,20 +155,6 @@ def test_padding_and_ignored_tokens_contribute_nothing(name, unpad):
     torch.testing.assert_close(model(**longer).loss, expected)
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_a_student_that_says_the_same_learns_nothing(name):
-    model, batch = student(name, weight=1.0), lesson(name)
-    plain = {key: value for key, value in batch.items() if not key.startswith("teacher_")}
-    outputs = model(**plain)
-    assert "teacher_loss" not in outputs  # an evaluation
-    same = {column: outputs[column.removeprefix("teacher_")].detach() for column in HEADS[name][2]}
-    loss = model(**plain, **same).loss
-    assert loss.item() == pytest.approx(0, abs=1e-12)
-    assert all(
-        torch.allclose(found, found * 0, atol=1e-9) for found in gradients(model, loss).values() if found is not None
-    )
-
-
 def test_weights_of_labels_stay_with_the_labels():
     batch = lesson("labels")
     outputs = student("labels")(**batch, class_weights=torch.full((batch["labels"].shape[1],), 3.0))

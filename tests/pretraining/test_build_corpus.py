@@ -7,11 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from bert_training.pretraining import build_corpus as building
 from bert_training.pretraining import encoding
@@ -90,32 +88,9 @@ def test_a_stream_of_documents_becomes_shards_of_whole_documents(tmp_path, token
     assert one.num_documents == whole.num_documents == 40
 
 
-def test_a_text_of_one_piece_starts_no_worker(tmp_path, tokenizer, monkeypatch):
-    def started(*arguments, **more):
-        raise AssertionError("a worker was started")
-
-    monkeypatch.setattr(encoding, "ProcessPoolExecutor", started)
-    (tmp_path / "a.txt").write_text(TEXT)
-    assert build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "one", num_workers=2).num_documents == 2
-    monkeypatch.setattr(building, "PIECE_BYTES", 20)
-    with pytest.raises(AssertionError, match="a worker was started"):
-        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "more", num_workers=2)
-
-
-def test_a_worker_that_dies_is_reported():
-    with pytest.raises(TerminatedWorkerError, match="unexpectedly terminated"):
-        list(encoding.results_in_order([partial(os._exit, 9)] * 3, 2))
-
-
 def test_workers_start_quickly():
     program = "import sys, bert_training.pretraining.encoding as _; print(*{'torch', 'transformers'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT).stdout == "\n"
-
-
-def test_results_come_in_order():
-    assert list(encoding.results_in_order((partial(pow, number, 2) for number in range(50)), 2)) == [
-        number**2 for number in range(50)
-    ]
 
 
 def test_a_build_that_goes_on_keeps_the_shards_that_are_there(tmp_path, tokenizer, files):
@@ -171,15 +146,6 @@ def test_unfinished_shards_of_another_text_are_not_used(tmp_path, tokenizer, fil
     assert data_bytes(tmp_path / "c")["shard-00000/tokens.bin"] != data_bytes(alone.path)["shard-00000/tokens.bin"]
 
 
-def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
-    def full(*arguments, **keywords):
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr(building, "write_json", full)
-    with pytest.raises(OSError, match=r"shard-00000 could not be written \(No space left on device\)"):
-        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
-
-
 def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text(TEXT)
     build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
@@ -226,14 +192,6 @@ def test_text_that_changes_while_it_is_encoded_makes_no_shard(tmp_path, tokenize
     with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
         build_corpus([file], tokenizer, tmp_path / "c")
     assert not any((tmp_path / "c").iterdir())
-
-
-def test_the_field_of_the_text_is_part_of_the_key(tmp_path):
-    row = {"text": "The dog sat. The cat ran.", "body": "A bird sang. It was one."}
-    (tmp_path / "a.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(row)}\n")
-    build_corpus([tmp_path / "a.jsonl"], make_tokenizer(), tmp_path / "c")
-    with pytest.raises(ValueError, match="holds a corpus made from other input"):
-        build_corpus([tmp_path / "a.jsonl"], make_tokenizer(), tmp_path / "c", text_column="body")
 
 
 @pytest.mark.parametrize(

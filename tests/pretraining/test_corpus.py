@@ -79,17 +79,6 @@ def test_an_open_corpus_that_is_written_to_is_noticed(tmp_path, tokenizer, conte
         pickle.loads(pickled)
 
 
-def test_an_open_corpus_may_be_deleted_or_replaced(tmp_path, tokenizer):
-    corpus = build_corpus(random_documents(50), tokenizer, tmp_path / "c")
-    (shard,) = corpus.shards
-    tokens = shard.tokens.copy()
-    shutil.rmtree(tmp_path / "c")
-    shard.check_unchanged()
-    build_corpus(random_documents(60), tokenizer, tmp_path / "d").path.rename(tmp_path / "c")
-    shard.check_unchanged()
-    assert np.array_equal(shard.tokens, tokens)
-
-
 def test_a_corpus_pickles_as_its_path(tmp_path, tokenizer):
     corpus = build_corpus(random_documents(200), tokenizer, tmp_path / "c")
     pickled = pickle.dumps(corpus)

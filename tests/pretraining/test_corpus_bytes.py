@@ -1,4 +1,7 @@
-"""A corpus has the same bytes whoever makes its shards, and its ids are those of the text however it is sliced."""
+"""A corpus has the same bytes whoever makes its shards, and its ids are those of the text however it is sliced.
+
+The content of a document decides whether it is held out.
+"""
 
 import hashlib
 import json
@@ -8,18 +11,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
 from bert_training.inputs.texts import read_lines, without_empty
 from bert_training.pretraining import build_corpus as building
 from bert_training.pretraining.build_corpus import build_corpus, make_shard, plan_corpus
 from bert_training.pretraining.corpus import Corpus
-from bert_training.pretraining.held_out import ALL, Side
-from bert_training.pretraining.slices import lines_of_span, pieces_of, plan_slices
+from bert_training.pretraining.encoding import ALL, Side, is_held_out, lines_of_span, pieces_of, plan_slices
 from tests.helpers.repository import ROOT
 from tests.helpers.small_corpora import data_bytes
 from tests.helpers.texts_of_all_kinds import tokenizer_of_letters, write_all
@@ -161,3 +165,33 @@ def test_memory_does_not_grow_with_a_document(tmp_path, end):
         before, after = (int(number) << (10 if sys.platform == "linux" else 0) for number in done.stdout.split())
         assert after < 600 * 10**6 or after - before < 300 * 10**6, (workers, before, after)
         shutil.rmtree(tmp_path / "c")
+
+
+def drawn_documents(count=200):
+    rng = np.random.default_rng(3)
+    letters = list("aé।的𑁇 x")
+    return [["".join(rng.choice(letters, rng.integers(1, 9))) for _ in range(rng.integers(0, 6))] for _ in range(count)]
+
+
+def lines_of(texts):
+    return [line for document in texts for line in (*document, None)]
+
+
+def test_the_draw_is_that_of_the_whole_document():
+    """The side is that of the CRC-32 of the joined lines."""
+    sides = {True: [], False: []}
+    for document in drawn_documents():
+        sides[zlib.crc32("\n".join(document).encode()) < 0.4 * 2**32].append(document)
+        assert is_held_out(document, 0.4) == (document in sides[True])
+    for held_out, expected in sides.items():
+        assert len(expected) > 40
+        assert list(Side(0.4, held_out).of(lines_of(drawn_documents()))) == lines_of(expected)
+
+
+def test_the_lines_of_documents_make_the_corpus_of_their_lists(tmp_path, tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    texts = [["the old house .", "a new river ."], [], ["the king ."]]
+    one = build_corpus(texts, tokenizer, tmp_path / "a", fingerprint="x")
+    other = build_corpus(iter(lines_of(texts)), tokenizer, tmp_path / "b", fingerprint="x")
+    assert one.facts == other.facts
+    assert data_bytes(one.path) == data_bytes(other.path) and one.num_documents == 2

@@ -191,27 +191,6 @@ def test_vectors_are_those_of_the_singular_value_decomposition(corpus):
     torch.testing.assert_close(found @ found.T, expected @ expected.T, atol=1e-3, rtol=0)
 
 
-def test_another_seed_turns_the_vectors_and_keeps_their_angles(small_config, two_topics, tokenizer):
-    small_config.vocab_size = len(tokenizer)
-    tables = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(0)
-        network = BertForMaskedLM(small_config)
-        set_counted_weights(network, two_topics, seed)
-        tables.append(network.get_input_embeddings().weight.detach()[tokenizer.convert_tokens_to_ids([*EXTRA[:-1]])])
-    first, again, other = tables
-    assert torch.equal(first, again) and not torch.allclose(first, other, atol=1e-2)
-    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-4, rtol=0)
-
-
-def test_rows_without_pieces_are_as_improbable_as_the_rarest_piece(small_config, two_topics, tokenizer):
-    small_config.vocab_size = len(tokenizer) + 8  # as in a table that was padded for the hardware
-    network = BertForMaskedLM(small_config)
-    set_counted_weights(network, two_topics, seed=1)
-    bias = network.get_output_embeddings().bias.detach()
-    assert bias[-8:].tolist() == [float(bias.min())] * 8
-
-
 def test_a_left_to_right_model_predicts_unknown_pieces(small_config, tokenizer, tmp_path):
     corpus = corpus_of([["hello unheard north", "hi unheard"], ["hello hi"]], tokenizer, tmp_path)
     unknown, rare = tokenizer.unk_token_id, tokenizer.mask_token_id
@@ -221,31 +200,6 @@ def test_a_left_to_right_model_predicts_unknown_pieces(small_config, tokenizer, 
     set_counted_weights(network, corpus, seed=1)
     bias = network.get_output_embeddings().bias.detach()
     assert float((bias[unknown] - bias[rare]).exp()) == pytest.approx((2 + 0.5) / 0.5)
-
-
-def test_a_text_without_known_pieces_leaves_the_embeddings_random(small_config, tokenizer, tmp_path):
-    corpus = corpus_of([["unheard unseen", "unheard"], ["unseen"]], tokenizer, tmp_path)
-    small_config.vocab_size = len(tokenizer)
-    assert set_counted_weights(BertForMaskedLM(small_config), corpus, seed=1) == 0
-
-
-def test_untied_output_embeddings_are_counted_too(small_config, two_topics, tokenizer):
-    small_config.vocab_size, small_config.tie_word_embeddings = len(tokenizer), False
-    network = BertForMaskedLM(small_config)
-    set_counted_weights(network, two_topics, seed=1)
-    ids = tokenizer.convert_tokens_to_ids([*GREETINGS, *PLACES])
-    table, output = network.get_input_embeddings().weight, network.get_output_embeddings().weight
-    assert output is not table and torch.equal(table[ids], output[ids])
-
-
-def test_the_head_passes_its_input_on(small_config, two_topics, tokenizer):
-    """Of GELU, half remains near 0."""
-    small_config.vocab_size = len(tokenizer)
-    network = BertForMaskedLM(small_config).eval()
-    set_counted_weights(network, two_topics, seed=1)
-    states = torch.randn(2, 7, small_config.hidden_size, generator=torch.Generator().manual_seed(2))
-    passed = network.cls.predictions.transform(states).detach()
-    assert float(cosine_similarity(passed, states, dim=-1).mean()) > 0.9
 
 
 def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, small_config):

@@ -1,15 +1,18 @@
-"""bert_training/pretraining/data.py: the flags arrive at the instances, and the shapes at the network."""
+"""bert_training/pretraining/data.py: flags arrive at the instances, and an epoch uses most of the text."""
 
 from dataclasses import MISSING, fields
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import data
-from bert_training.pretraining.instances import InstanceSettings
+from bert_training.pretraining.build_corpus import build_corpus
+from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.masking import MaskSettings
+from tests.helpers.small_corpora import make_tokenizer, random_documents
 
 
 def test_flags_reach_the_instances(monkeypatch):
@@ -39,10 +42,33 @@ def test_settings_and_flags_have_the_same_defaults():
     assert {name: getattr(settings, name) for name in names} == {name: defaults[name] for name in names}
 
 
-def test_an_epoch_too_short_for_the_recipe_names_what_to_give():
-    train = {length: [SimpleNamespace(epoch_size=lambda epoch: 100)] for length in (32, 64, 128)}
-    args = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--recipe", "fast"])
-    with pytest.raises(ValueError, match=r"1 epochs of this text are 2 optimiser steps.*give --max_steps.*128:1$"):
-        data.planned_phases(args, train, 1)
-    args.num_train_epochs = 5
-    assert [phase.stop for phase in data.planned_phases(args, train, 1)] == [3, 6, 8]
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}, {"objective": "mlm_sop"}]
+)
+@pytest.mark.parametrize("sentences", [2, 6])
+def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sentences):
+    """The reference marks every token of every A and of every B that follows it."""
+    tokenizer = make_tokenizer()
+    corpus = build_corpus(random_documents(60, sentences=sentences), tokenizer, tmp_path / "c")
+    settings = {"max_seq_length": 32} | settings
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, **settings))
+    plan, used = instances.plan(0), np.zeros(corpus.num_tokens, bool)
+    for a, a_length, b, b_length, label in zip(
+        plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, strict=True
+    ):
+        used[a : a + a_length] = True
+        if label == 0 or settings.get("objective") == "mlm_sop":
+            used[b : b + b_length] = True
+    assert data.used_share(instances) == used.mean()
+    assert (used.mean() == 1) == (settings.get("objective") == "mlm")
+
+
+@pytest.mark.parametrize(("used", "warned"), [(79, True), (80, False)])
+def test_an_epoch_that_uses_less_than_four_fifths_of_the_text_and_shards_that_none_reads_are_said(used, warned):
+    said: list[str] = []
+    run = SimpleNamespace(is_main=True, say=said.append, add_facts=lambda **facts: None)
+    plan, shard = SimpleNamespace(used_tokens=used), SimpleNamespace(path="corpus/shard-00003")
+    instances = SimpleNamespace(planned_tokens=100, plans=lambda epoch: [plan], without_pairs=[shard])
+    data.record_used_tokens(run, {16: [instances]})
+    assert any(line.startswith("warning: so little of the text is used") for line in said) == warned
+    assert said[-1].startswith("warning: 1 shards of the corpus, such as corpus/shard-00003,")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
+from bert_training.engine.loop import Step, StepCounts
 from bert_training.pretraining import evaluation
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.evaluation import Progress, evaluate
@@ -77,3 +78,24 @@ def test_an_epoch_is_recorded_before_the_checkpoint_of_its_step(monkeypatch):
     for _ in Progress.timed(SimpleNamespace(run=None, speed=speed, data=data), [SimpleNamespace(index=1)]):
         order.append("checkpoint")
     assert order == ["epoch", "checkpoint"]
+
+
+def test_the_clock_counts_the_steps_alone(monkeypatch):
+    """The test sets the clock: a step takes 0.05 s, and what the script does between two steps takes 0.1 s."""
+    now = [0.0]
+    monkeypatch.setattr(evaluation.time, "perf_counter", lambda: now[0])
+    clock = evaluation.Throughput(torch.device("cpu"), 4)
+
+    def steps():
+        for index in (1, 2):
+            now[0] += 0.05
+            yield Step(index, 1.0, 1.0, 1.0, StepCounts(items=10, sequences=2, tokens=80, has_pairs=False), {})
+
+    for _ in clock.timed(steps()):
+        now[0] += 0.1  # the time of an evaluation
+    assert clock.all.seconds == pytest.approx(0.1)
+    assert clock.record() == {"seconds_per_step": pytest.approx(0.05), "tokens_per_second": pytest.approx(80 / 0.05)}
+    assert clock.time_left() == "0:00:00"
+    clock.total_steps = 2 + round(3723 / clock.all.seconds * 2)
+    assert clock.time_left() == "1:02:03"
+    assert clock.results()["peak_memory_gb"] > 0.05

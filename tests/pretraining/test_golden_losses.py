@@ -26,10 +26,10 @@ import pytest
 import torch
 
 from bert_training.engine.batches import step_batches
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
 from bert_training.engine.run import Run
-from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.hashed_random import random_bits, uniform

@@ -7,7 +7,7 @@ import pytest
 
 from bert_training.pretraining import instances as groups
 from bert_training.pretraining import instances as instances_module
-from bert_training.pretraining import masking, segments
+from bert_training.pretraining import masking
 from bert_training.pretraining.corpus import Offsets, Shard
 from bert_training.pretraining.instances import (
     InstanceSettings,
@@ -186,41 +186,3 @@ def test_the_ids_of_far_tokens_are_read_in_their_places(tokenizer, first, object
         b = np.arange(plan.b_length[place]) + plan.b_start[place]
         assert a[0] >= first and np.array_equal(row[1 : 1 + len(a)], a % 7919 + 5)
         assert np.array_equal(row[2 + len(a) : 2 + len(a) + len(b)], b % 7919 + 5)
-
-
-@pytest.mark.parametrize(("first", "planner"), [(2**31 - 300, "next_or_random"), (2**32 - 300, "packed")])
-def test_sentences_beyond_32_bits_are_planned(tmp_path, first, planner):
-    """A file with a hole: the sentences before the documents have no place on the disk, and are never read in order."""
-    near = made_up(40, (1, 30), (3, 40))
-    path = tmp_path / "sentences.bin"
-    with open(path, "wb") as file:
-        file.seek(8 * first)
-        file.write(near.sentences.tobytes())
-    far = Offsets(tmp_path, np.asarray(np.memmap(path, np.int64, "r")), near.documents + first)
-    plan = PLANNERS[planner](far, 1, 10, 125, 0.1)(0)
-    shown = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
-    assert (
-        far.num_tokens == near.num_tokens
-        and plan.b_start.min() >= 0
-        and (plan.b_start + plan.b_length).max() <= near.num_tokens
-    )
-    every = np.sort(np.concatenate(shown))
-    assert every[-1] < near.num_tokens and len(np.unique(every)) == len(every)
-    if planner == "packed":
-        assert np.array_equal(every, np.arange(near.num_tokens))
-
-
-def test_a_position_far_in_the_stream_is_located(tokenizer, corpus):
-    """After 2**40 instances of a corpus of some hundred."""
-    instances = instances_of(corpus, tokenizer)
-    cycle = sum(instances.epoch_size(epoch) for epoch in range(10))
-    far = 2**40 // cycle * cycle
-    assert instances.locate(far + 3) == (10 * (far // cycle), 3)
-    assert (instances.batch(far, far + 8)["input_ids"] != instances.batch(0, 8)["input_ids"]).any()
-
-
-def test_a_plan_is_made_block_by_block(corpus, monkeypatch):
-    monkeypatch.setattr(segments, "_BLOCK_SENTENCES", 30)
-    blocks = [block.document for block in segments._blocks(corpus.shards[0])]
-    assert len(blocks) > 2
-    assert np.array_equal(np.unique(np.concatenate(blocks)), np.arange(corpus.num_documents))

@@ -232,18 +232,6 @@ def test_padding_to_the_longest_row(corpus, tokenizer):
 # --- The user's mistakes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"objective": "nsp"}, "objective is 'nsp'; expected one of mlm_nsp, mlm, ltr"),
-        ({"mask_replace_prob": 0.8, "random_replace_prob": 0.3}, "add up to at most 1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(corpus, tokenizer, settings, message):
-    with pytest.raises(ValueError, match=message):
-        instances_of(corpus, tokenizer, **settings)
-
-
 def test_corpora_without_pairs(tmp_path, tokenizer):
     for number, documents in enumerate(([[5, 5]], [[5], [5], [5]])):
         single = make_corpus(tmp_path / str(number), tokenizer, documents)

@@ -144,17 +144,6 @@ def test_no_sentence_is_lost(corpus, tokenizer):
         assert tokens.max() == 1  # No token is used twice in A and in true next sentences.
 
 
-def test_nothing_is_lost_when_nothing_is_cut(tmp_path, tokenizer):
-    # All sentences have 5 tokens and fill the target of 35 exactly.
-    corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * count for count in (2, 3, 7, 8, 50, 300)])
-    instances = instances_of(corpus, tokenizer, max_seq_length=38, short_seq_prob=0.0)
-    plan = instances.plan(3)
-    own = plan.label == IS_NEXT
-    used = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
-    used += [np.arange(start, start + length) for start, length in zip(plan.b_start[own], plan.b_length[own])]
-    assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
-
-
 # --- Lengths ------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +262,7 @@ def test_no_chunk_crosses_the_border_of_a_stretch(tmp_path, tokenizer, monkeypat
     assert np.isin(np.arange(0, 7000, 35), plan.a_start).all()  # A chunk begins where a stretch begins.
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     """These are the numbers of docs/pretrain.md. Each paragraph of the held-out Wikipedia is a document here."""

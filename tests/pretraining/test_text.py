@@ -1,4 +1,4 @@
-"""bert_training/pretraining/text.py and corpora.py: which text is read, and which share of it is held out."""
+"""bert_training/pretraining/text.py: which text is read, and which share of it is held out."""
 
 from types import SimpleNamespace
 
@@ -6,12 +6,10 @@ import datasets
 import pytest
 from transformers import AutoTokenizer
 
-import run_pretraining
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.texts import entries_of
-from bert_training.pretraining.corpora import build_corpora
-from bert_training.pretraining.text import Text, check_apart, names_of_results
+from bert_training.pretraining.text import Text, build_corpora, check_apart, names_of_results
 
 
 def test_flags_reach_the_library_of_data_sets(monkeypatch):
@@ -66,79 +64,6 @@ def test_the_rows_of_wikitext_on_the_hub_are_articles(monkeypatch):
     assert '"page"' in text.fingerprint and "text" not in text.fingerprint
     with pytest.raises(ValueError, match=r"row 1: .* field `text`, .* are 'page'; name .* with --text_c"):
         list(Text(parse_arguments(PretrainingArguments, flags[:-2])).lines())
-
-
-@pytest.mark.parametrize(
-    ("documents", "advised", "not_advised"),
-    [
-        ([f"The old house {n} ." for n in range(300)], "remove the blank lines between the sentences", "put blank"),
-        (["The old house .\nA new river ."], "put blank lines between documents", "remove"),
-        ([f"The old house {n} .\nA new river ." for n in range(9)], "give a larger --validation_split", "blank lines"),
-    ],
-)
-def test_the_remedy_is_that_of_the_text(tmp_path, documents, advised, not_advised):
-    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n")
-    flags = f"--output_dir x --train_file {tmp_path / 'a.txt'}"
-    with pytest.raises(ValueError) as caught:
-        Text(parse_arguments(PretrainingArguments, flags.split())).check()
-    assert advised in str(caught.value) and not_advised not in str(caught.value)
-
-
-ONE, TWO = "The old house .", "The old house . A new river ."
-
-
-@pytest.mark.parametrize(
-    ("documents", "flags", "got"),
-    [
-        ([TWO], "", "got 1 for the training text (its longest has 2 sentences) and 0 for the held-out text"),
-        ([f"The old house {n} ." for n in range(300)], "", "(its longest has 1 sentences)"),
-        (
-            [f"{TWO} {n}" for n in range(9)],
-            "",
-            "and 0 for the held-out text (its longest has 0 sentences)",
-        ),
-        ([TWO, ""], "--validation_file V", "got 1 for the training text"),
-        ([ONE, ONE, ONE], "--validation_file V", "got 3 for the training text (its longest has 1 sentences). Add"),
-        ([f"{TWO} {n}" for n in range(300)], "--max_train_documents 9", "got 9 for the training text"),
-        (
-            ["\n".join([ONE] * 300)],
-            "--validation_file V",
-            "got 1 for the training text (its longest has 100 or more sent",
-        ),
-        ([ONE], "--objective mlm", "got 1 for the training text (its longest has 1 sentences) and 0 for the held-out"),
-    ],
-)
-def test_too_little_text_is_refused_before_a_vocabulary_is_learnt(tmp_path, monkeypatch, documents, flags, got):
-    monkeypatch.setattr(run_pretraining, "tokenizer_of", lambda *_: pytest.fail("learnt a vocabulary"))
-    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n")
-    (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
-    flags = f"--output_dir {tmp_path / 'run'} --train_file {tmp_path / 'a.txt'} {flags}"
-    with pytest.raises(ValueError) as caught:
-        run_pretraining.main(flags.replace("V", str(tmp_path / "b.txt")).split())
-    assert str(caught.value).startswith("a.txt: --objective mlm") and got in str(caught.value), caught.value
-    assert ("--validation_split" in str(caught.value)) == ("V" not in flags)
-
-
-def test_a_validation_file_has_enough_for_pairs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text(f"{TWO}\n\n{TWO}\n")
-    (tmp_path / "b.txt").write_text(f"{ONE}\n\n{ONE}\n")
-    flags = "--output_dir x --train_file a.txt --validation_file b.txt --objective "
-    with pytest.raises(ValueError, match=r"^b\.txt: .* got 2 for the held-out text \(its longest has 1 sentences\)"):
-        Text(parse_arguments(PretrainingArguments, f"{flags} mlm_nsp".split())).check()
-    Text(parse_arguments(PretrainingArguments, f"{flags} mlm".split())).check()
-
-
-@pytest.mark.parametrize("flags", ["", "--validation_file b.txt", "--objective ltr"])
-def test_the_check_of_the_text_reads_no_more_than_it_needs(tmp_path, monkeypatch, flags):
-    """A file may be huge and a stream endless, so the check stops early. Here the last document is damaged."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_bytes(b"".join(b"%s %d\n\n" % (TWO.encode(), n) for n in range(20_000)) + b"\xff\n")
-    (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
-    text = Text(parse_arguments(PretrainingArguments, f"--output_dir x --train_file a.txt {flags}".split()))
-    text.check()
-    with pytest.raises(ValueError, match="expected UTF-8 text"):
-        list(text.lines())
 
 
 def test_names_of_results():

@@ -8,7 +8,6 @@ It writes FOLDER/result.json, which holds the results of the evaluation CASE for
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -32,5 +31,3 @@ def main(folder: str, case: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-    sys.stdout.flush()
-    os._exit(0)  # FSDP2 leaves threads behind that can abort an ordinary exit; see sharded_training.py

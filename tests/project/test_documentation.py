@@ -47,11 +47,10 @@ FOLDERS = r"(?:docs|tests|bert_training|bert_tools|bert_deploy|tokenization|mode
 SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
 # The flags of programs that start our scripts. They stand on the command line before the script.
 LAUNCHERS = {
-    *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
-    *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
+    *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--cpu"),
+    "--master_port",
     *("--nodes", "--gpus-per-node", "--cpus-per-task", "--partition", "--time"),  # of sbatch
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
-    *("--tpu", "--main_training_function"),
     *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
     *("--extra", "--torch-backend"),  # of uv

@@ -7,7 +7,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 import run_glue
-from bert_training.engine import precision
+from bert_training.engine import launch
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import read
 from tests.helpers.torchrun import torchrun
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 @pytest.fixture
 def cpu(monkeypatch):
     """Sets whether this machine multiplies in bfloat16, for networks of every width."""
-    monkeypatch.setattr(precision, "NARROWEST", 1)
+    monkeypatch.setattr(launch, "NARROWEST", 1)
     return lambda has: monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": has})
 
 
@@ -29,7 +29,7 @@ def unfinish(folder):
     AcceleratorState._reset_state(reset_partial_state=True)  # the next start may have another type
 
 
-@pytest.mark.parametrize(("first", "later"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("first", "later"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])
 def test_a_run_keeps_its_type_on_another_machine(cpu, pretraining_flags, tmp_path, capsys, first, later):
     began, other = ("bf16", "no (float32)") if first else ("no", "bf16")
     cpu(first)

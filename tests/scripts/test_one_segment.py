@@ -127,7 +127,7 @@ def test_pairs_of_segments_cannot_be_learnt(flag, objective, one_segment, short_
     given[given.index("--model_name_or_path")] = flag
     with pytest.raises(UserError, match=f"--objective {objective} needs two segments, and {one_segment} has one"):
         run_pretraining.main([*given, "--tokenizer_name", str(one_segment)])
-    assert not out.exists()
+    assert not (out / "run.json").exists()
 
 
 def test_a_tokenizer_of_one_segment_gives_two_to_a_network_that_has_them(classifier, pair_data, pretrained, tmp_path):

@@ -7,13 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForPreTraining, BertConfig
+from transformers import AutoModelForPreTraining, BertConfig
 
 import run_pretraining
-from bert_training.engine.throughput import training_flops
 from bert_training.pretraining import evaluation
-from bert_training.pretraining import tokenizer as tokenizer_module
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
@@ -24,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures com
 
 def without_speed(folder: Path, kind: str) -> list[dict]:
     """The numbers that two equal runs record equally."""
-    others = {"event", "tokens_per_second", "mfu", "seconds_per_step"}
+    others = {"event", "tokens_per_second", "seconds_per_step"}
     return [{name: value for name, value in e.items() if name not in others} for e in events(folder, kind)]
 
 
@@ -42,31 +39,13 @@ def finished(tmp_path_factory, text_file, tokenizer_folder, network_shape) -> Pa
 def test_the_folder_contains_what_docs_checkpoints_promises(finished):
     names = {path.name for path in finished.iterdir()}
     assert names >= {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-        "README.md",
-        "run.json",
-        "metrics.jsonl",
-        "all_results.json",
-        "training_curves.png",
-        "checkpoint-20",
-        "checkpoint-40",
+        *"config.json model.safetensors tokenizer.json tokenizer_config.json vocab.txt README.md run.json".split(),
+        *"metrics.jsonl all_results.json training_curves.png checkpoint-20 checkpoint-40".split(),
     }
     results = json.loads((finished / "all_results.json").read_text())
     assert set(results) >= {
-        "train_loss",
-        "eval_loss",
-        "eval_mlm_loss",
-        "eval_mlm_accuracy",
-        "eval_perplexity",
-        "eval_nsp_accuracy",
-        "train_tokens_per_second",
-        "train_samples_per_second",
-        "train_runtime",
-        "train_steps",
+        *"train_loss eval_loss eval_mlm_loss eval_mlm_accuracy eval_perplexity eval_nsp_accuracy train_runtime".split(),
+        *"train_tokens_per_second train_samples_per_second train_steps".split(),
     }
     assert results["eval_perplexity"] == pytest.approx(np.exp(results["eval_mlm_loss"]), rel=1e-5)
     assert results["train_steps"] == 40
@@ -80,18 +59,6 @@ def test_the_loss_falls(finished):
     losses = [event["mlm_loss"] for event in events(finished, "train")]
     assert losses[-1] < losses[0] - 0.3
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
-
-
-def test_the_speed_is_recorded(finished, network_shape):
-    """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
-    results = json.loads((finished / "all_results.json").read_text())
-    record = events(finished, "train")[-1]
-    assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
-    # The utilisation may be above 1 if the peak was measured while the processor was busy.
-    assert results["train_mfu"] > 0 and results["peak_tflops"] > 0
-    tokens = results["train_tokens_per_second"]
-    flops = training_flops(BertConfig.from_pretrained(network_shape), tokens, tokens / 28, 0.15 * tokens)
-    assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
 
 
 def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch):
@@ -118,16 +85,7 @@ def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch)
         pretrain(pretraining_flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
-def test_the_training_loss_is_the_mean_over_all_steps(pretraining_flags):
-    """It does not depend on how often a record is written."""
-    often, once = (pretrain(pretraining_flags(str(number), eval_steps=0, logging_steps=number)) for number in (1, 100))
-    losses = [event["loss"] for event in events(often, "train")]
-    assert len(losses) == 6 and len(events(once, "train")) == 2
-    for folder in (often, once):
-        results = json.loads((folder / "all_results.json").read_text())
-        assert results["train_loss"] == pytest.approx(np.mean(losses)) and results["train_runtime"] > 0
-
-
+@pytest.mark.slow
 def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = pretraining_flags("pair", max_steps=3, per_device_train_batch_size=4)
@@ -142,19 +100,6 @@ def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     assert json.loads((together / "run.json").read_text())["processes"] == 2
 
 
-def test_the_control_takes_the_same_steps(pretraining_flags, finished):
-    """transformers' network, which begins with our weights, has the same loss at every step."""
-    more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
-    ours = pretrain(pretraining_flags("ours", **more))
-    theirs = pretrain(pretraining_flags("theirs", model_impl="transformers", **more))
-    for a, b in zip(without_speed(ours, "train"), without_speed(theirs, "train"), strict=True):
-        assert b == pytest.approx(a, rel=1e-4)
-    # The loss shows that the weights are not new.
-    assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3
-    assert "auto_map" not in (theirs / "config.json").read_text()  # Its code would not be in the folder.
-    assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
-
-
 @pytest.mark.parametrize(
     "objective", ["mlm_nsp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlm", "ltr"))]
 )
@@ -167,46 +112,11 @@ def test_the_fast_paths_are_on(pretraining_flags, tmp_path, fast_paths, objectiv
     fast_paths_are_on(start, tmp_path, fast_paths)
 
 
-def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeypatch):
-    class Reached(Exception):
-        pass
-
-    def learn(lines, size, output_dir, do_lower_case, count):
-        raise Reached(size, do_lower_case, len(list(lines)) > 100)
-
-    def made(model, *settings):
-        raise Reached(settings)
-
-    monkeypatch.setattr(tokenizer_module, "train_wordpiece", learn)
-    with pytest.raises(Reached) as settings:
-        pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, do_lower_case="false"))
-    assert settings.value.args == (99, False, True)
-    compiled = []
-    monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
-    monkeypatch.setattr(run_pretraining, "create_optimizer", made)
-    more = {"weight_decay": 0.5, "torch_compile": "true"}
-    with pytest.raises(Reached) as settings:
-        pretrain(pretraining_flags("run", **more))
-    assert settings.value.args[0] == (1e-3, 0.5) and len(compiled) == 1
-
-
-def test_a_checkpoint_of_other_settings_or_data_is_refused(pretraining_flags, tmp_path, text_file):
-    (
-        pretrain(pretraining_flags("run", max_steps=2)) / "all_results.json"
-    ).unlink()  # Without this file the run is not finished.
-    with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
-        pretrain(pretraining_flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
-    other = tmp_path / "other.txt"
-    other.write_text(text_file.read_text() + "\none more .\nand another .\n")
-    with pytest.raises(ValueError, match="made from other input"):
-        pretrain(pretraining_flags("run", max_steps=2, resume_from_checkpoint="auto", train_file=other))
-
-
 @pytest.mark.parametrize("objective", ["mlm", "ltr"])
 def test_objectives_without_pairs(pretraining_flags, objective):
     folder = pretrain(pretraining_flags(objective, objective=objective, max_steps=2))
     config = BertConfig.from_pretrained(folder)
-    assert config.architectures == [BertForMaskedLM.__name__]
+    assert config.architectures == ["BertForMaskedLM"]
     assert config.is_decoder == (objective == "ltr")
     results = json.loads((folder / "all_results.json").read_text())
     assert results["eval_loss"] == results["eval_mlm_loss"]

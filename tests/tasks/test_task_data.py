@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from transformers import AutoTokenizer, BertConfig
 
-from bert_training.engine.state import Origin
+from bert_training.engine.checkpoint import Origin
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.task_data import (

@@ -54,11 +54,6 @@ class Objective:
         """Whether masked tokens are predicted."""
         return not self.left_to_right
 
-    @property
-    def fewest(self) -> tuple[int, int]:
-        """The least number of documents that a text needs, and of sentences in the longest of them."""
-        return (1, 1) if self.pairs is None else (2, 2) if self.pairs.random_second else (1, 2)
-
 
 NEXT_SENTENCE = PairTask(name="nsp", title="next-sentence", classes=("IsNext", "NotNext"), random_second=True)
 SENTENCE_ORDER = PairTask(name="sop", title="sentence-order", classes=("InOrder", "Swapped"), random_second=False)

@@ -58,9 +58,6 @@ class PretrainingArguments(StudentArguments):
         dataset_config_name: Configuration of that data set.
         streaming: Stream the data set instead of downloading it.
         max_train_documents: Use only this many documents, the first ones.
-        deduplicate: Leave out what occurs again of the training text; the first place is kept. documents: those that
-            equal an earlier one. lines: those that occur in ten documents or more, such as menus and licences. both:
-            documents, then lines.
         tokenizer_name: A tokenizer's folder, Hub name or vocab.txt. Default: that of --model_name_or_path or of
             --teacher; without them a vocabulary is learnt from the training text.
         vocab_size: Size of the vocabulary that is learnt if no --tokenizer_name is given; see bert-repro vocabulary.
@@ -108,7 +105,7 @@ class PretrainingArguments(StudentArguments):
         None,
         FREE,
         needs=("train_file", "validation_file", "tokenizer_name or model_name_or_path"),
-        excludes=("mixture", "max_train_documents", "extend_vocab", "deduplicate"),
+        excludes=("mixture", "max_train_documents", "extend_vocab"),
     )
     mixture: list[float] | None = flag(None, FIXED | CARD, may_be_empty=True)
     validation_file: list[str] = flag([], APART)
@@ -118,7 +115,6 @@ class PretrainingArguments(StudentArguments):
     dataset_config_name: str | None = flag(None, APART, needs=("dataset_name",))
     streaming: bool = flag(False, needs=("dataset_name",))
     max_train_documents: int | None = flag(None, FIXED | EVALUATION, at_least=1)
-    deduplicate: Literal["documents", "lines", "both"] | None = flag(None, FIXED | CARD | EVALUATION)
     tokenizer_name: str | None = flag(None, APART)
     vocab_size: int = flag(8192, at_least=1, excludes=GIVEN_TOKENIZER)
     do_lower_case: bool = flag(True, excludes=GIVEN_TOKENIZER)

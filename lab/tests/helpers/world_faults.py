@@ -124,12 +124,12 @@ def poison_evaluation(network: str, field: str, rows: list[int], call: int = 1) 
 
 
 def keep_weights(path: str) -> None:
-    """Write the weights that the network has when the run finds that its step is not finite."""
+    """Write the weights that the network has before every step, the last time before one that is not finite."""
     from safetensors.torch import save_file
 
     from bert_training.engine import loop
 
-    original = loop._divergence
+    original = loop._forward_backward
 
     def kept(run, model, *rest):
         weights = run.accelerator.unwrap_model(model).state_dict()
@@ -137,4 +137,4 @@ def keep_weights(path: str) -> None:
             save_file({name: tensor.clone() for name, tensor in weights.items()}, path)
         return original(run, model, *rest)
 
-    loop._divergence = kept
+    loop._forward_backward = kept

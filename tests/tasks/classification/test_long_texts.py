@@ -15,10 +15,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import modeling_bert_repro
 import run_glue
 from bert_training.engine.batches import step_batches
+from bert_training.engine.checkpoint import UNKNOWN, TrainingState
 from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
 from bert_training.engine.predict import predict
-from bert_training.engine.state import UNKNOWN, TrainingState
 from bert_training.networks.control import control_of
 from bert_training.tasks.classification.long_texts import (
     Reading,
