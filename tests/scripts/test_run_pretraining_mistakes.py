@@ -30,7 +30,7 @@ def one_sentence(path: Path):
 
 
 MISTAKES = {
-    "no such file": ({"train_file": "nowhere.txt"}, None),
+    "no file of text": ({"train_file": "nowhere.txt"}, None),
     "empty": ({}, lambda path: path.write_text("")),
     "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
     "sentence": ({}, one_sentence),
@@ -51,11 +51,11 @@ def test_bad_input_is_refused_before_training(pretraining_flags, tmp_path, messa
 
 
 EARLY = {
-    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
+    "no_such.txt: expected files named": {"validation_file": "no_such.txt"},
     "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
     "expected one of tiny": {"config_name": "huge"},
     "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
-    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
+    "expected a folder, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
     "held.txt: --objective mlm_nsp needs at least 2 documents": {"validation_file": "held.txt"},
 }
 
