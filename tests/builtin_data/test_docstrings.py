@@ -7,7 +7,6 @@ import pytest
 from bert_training.builtin_data.docstrings import (
     Parameter,
     fingerprint,
-    is_prose,
     plain,
     read_docstring,
     tagged_words,
@@ -53,21 +52,6 @@ def test_markup_is_reduced_to_words(raw, expected):
 def test_words_marked_as_code(raw, expected):
     tagged = [word if tag == "O" else f"{tag}:{word}" for word, tag in tagged_words(raw)]
     assert " ".join(tagged) == expected
-
-
-def test_marked_paragraphs_are_kept_with_their_marks():
-    document = read(f"""{PROSE}
-
-    It takes ``axis`` and returns the sum of them all.
-    """)
-    assert document.marked == ["It takes ``axis`` and returns the sum of them all."]
-    assert document.prose == ["It takes axis and returns the sum of them all."]
-
-
-def test_prose_is_distinguished_from_code_and_formulas():
-    assert is_prose("Return the sum of the elements.")
-    assert not is_prose("x[i] = a[i] + b[i] * c[i] - (d[i] ** 2) / 3")
-    assert not is_prose("See also")
 
 
 NUMPY = f"""

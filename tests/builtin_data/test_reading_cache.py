@@ -79,23 +79,12 @@ def test_whatever_the_docstrings_depend_on_makes_the_cache_stale(folders, readin
     assert len(list(reading_cache.cache_file(folders).parent.iterdir())) == 1
 
 
-def half(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def one_letter(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("apples") == 2
-    path.write_text(text.replace("apples", "applet", 1))
-
-
-def binary(path: Path) -> None:
-    path.write_bytes(b"\xff\x00" * 50)
-
-
-@pytest.mark.parametrize("damage", [half, one_letter, binary])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[: len(text) // 2], lambda text: text.replace("apples", "applet", 1)]
+)
 def test_a_damaged_file_is_replaced(folders, readings, damage):
     whole = cached_docstrings(folders)
-    damage(reading_cache.cache_file(folders))
+    file = reading_cache.cache_file(folders)
+    file.write_text(damage(file.read_text()))
     assert cached_docstrings(folders) == whole and len(readings) == 2
     assert cached_docstrings(folders) == whole and len(readings) == 2

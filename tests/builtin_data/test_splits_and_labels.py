@@ -109,31 +109,6 @@ def test_neither_text_of_a_pair_alone_gives_its_label_away():
     assert not frozenset.intersection(*names)
 
 
-def test_a_true_pair_is_of_one_docstring():
-    by_summary = {first_sentence(d.summary): " ".join(d.paragraphs()) for d in library(False).validation}
-    for example in pair_examples("validation", include_packages=False):
-        start = " ".join([example["sentence1"], example["sentence2"]])
-        assert by_summary[example["sentence1"]].startswith(start) == bool(example["label"])
-
-
-def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
-    documents = [
-        document(
-            f"{package}.{module}", f"f{i}{module}", " ".join(word + package + module for word in WORDS[i : i + 40])
-        )
-        for package in ("numpy", "torch")
-        for module in ("core", "lib")
-        for i in range(3)
-    ]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
-    body_module = {documentation.pair(d)[1]: d.module for d in documents}
-    examples = pair_examples("train")
-    assert len(examples) == 2 * len(documents) == 2 * len(body_module)
-    for example in examples:
-        module, other = example["sentence1"].split()[-1].rstrip("."), body_module[example["sentence2"]]
-        assert (module == other) == bool(example["label"]) and module[:3] == other[:3]
-
-
 def test_classes_are_balanced_and_named():
     examples = classification_examples("train", include_packages=False)
     counts = Counter(example["label"] for example in examples)
@@ -165,17 +140,6 @@ def test_questions_worked_by_hand(monkeypatch):
     assert first["answers"] == [{"text": "Axis along which it sums", "answer_start": 22}]
     assert second["answers"] == [{"text": "Where the result goes", "answer_start": 67}]
     assert " axis" in first["question"] and " out" in second["question"]
-
-
-def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
-    entries = [Parameter("a", "", "First the number of rows"), Parameter("b", "", "the number of rows")]
-    again = [Parameter("c", "", "the number of rows"), Parameter("d", "", "the number of columns")]
-    sides = documentation.Library([document("m", parameters=entries)], [document("n", parameters=again)])
-    monkeypatch.setattr(documentation, "library", lambda include_packages: sides)
-    _, second = question_answering("train")["data"][0]["paragraphs"][0]["qas"]
-    assert second["answers"] == [{"text": "the number of rows", "answer_start": 31}]
-    (only,) = question_answering("validation")["data"][0]["paragraphs"][0]["qas"]
-    assert only["answers"][0]["text"] == "the number of columns"
 
 
 def questions(split):
@@ -214,16 +178,6 @@ def test_code_is_what_the_authors_marked(monkeypatch):
     (sentence,) = tagging_examples("train")
     words = [("It", "O"), ("takes", "O"), ("axis", "B-CODE"), (".", "I-CODE"), ("a", "I-CODE")]
     assert sentence == [*words, *((word, "O") for word in [*enough.split(), "."])]
-
-
-def test_tagged_sentences_hold_no_marks():
-    for split in ("train", "validation"):
-        examples = tagging_examples(split, include_packages=False)
-        assert examples and examples == tagging_examples(split, include_packages=False)
-        for sentence in examples:
-            words = [word for word, _ in sentence]
-            assert 6 <= len(words) <= 60 and "`" not in "".join(words) and not any(map(str.isspace, words))
-            assert {tag for _, tag in sentence} in ({"O", "B-CODE"}, {"O", "B-CODE", "I-CODE"})
 
 
 @pytest.mark.slow

@@ -177,37 +177,6 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path):
     assert (tmp_path / "a").read_text() == "one\n" and not (tmp_path / "b").exists()
 
 
-def writes(node: ast.AST) -> bool:
-    """Whether a node is a call that writes a file, without the functions of atomic.py."""
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("write_text", "write_bytes", "savefig") and ast.unparse(node.func.value) != "atomic"
-    modes = [ast.unparse(word)[1:2] for word in node.args[1:2]]
-    return isinstance(node.func, ast.Name) and node.func.id == "open" and any(mode in "wax" for mode in modes)
-
-
-def test_every_other_module_writes_drafts():
-    """What a call writes is a draft or below one."""
-    aside = {
-        "atomic.py": "makes the drafts",
-        "budget.py": "writes into a temporary folder",
-        "feature_extraction.py": "write_vectors gives its functions a draft",
-    }
-    files = [
-        *(path for name in ("bert_training", "bert_tools", "bert_deploy") for path in (ROOT / name).rglob("*.py")),
-        *ROOT.glob("*.py"),
-    ]
-    found = {
-        f"{path.name}:{node.lineno}: {ast.unparse(node)}"
-        for path in files
-        if path.name not in aside
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if writes(node) and "draft" not in ast.unparse(node)
-    }
-    assert found == set()
-
-
 def test_only_one_module_replaces_files():
     def replaces(path: Path) -> bool:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

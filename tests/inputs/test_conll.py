@@ -3,7 +3,6 @@
 import pytest
 
 from bert_training.inputs.conll import read_conll
-from bert_training.tasks.ner.raw_text import is_raw_text
 from bert_training.tasks.ner.sources import load_data
 from tests.helpers.tagged_text import CONLL, CONLL_WORDS, ner_arguments, read_columns, write
 
@@ -15,26 +14,6 @@ def test_columns_are_rows_of_sentences(tmp_path):
     assert rows.data["tokens"][:] == CONLL_WORDS and rows.data["line"][:] == [3, 10, 22, 25]
     assert rows.data["document"][:] == [1, 1, 2, 2] and rows.data["tags"][2] == ["I-LOC", "O"]
     assert read_conll(write(tmp_path, "Ada\n\nBob\n")).data.column_names == ["tokens", "line"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["Ada", "slept", ",", "said", "Bob", ";", "1,000", "[1]", "<unk>", ";)", "U.S.", '"', "{", "}", "|"],
-        ["yes,but", "and/or", "AC/DC", "and", "then", "O", "x"],
-        ["[", "1", "]"],
-        ["中华人民共和国", "成立", "。", "人", "民"],
-        ["की", "है", "।", "वह", "आया।"],
-        ["1,000", "2,500.50"],
-        ["Jack-O", "B-52"],
-        ["มหาวิทยาลัย"],
-        ["<unk>", "walked", "</s>"],
-        ["https://example.org/a,b", "is", "there"],
-    ],
-)
-def test_words_that_look_odd_stay_words(tmp_path, words):
-    path = write(tmp_path, "\n".join(words) + "\n\nend\n")
-    assert [sentence.words for sentence in read_columns(path).sentences] == [words, ["end"]]
 
 
 def test_a_file_without_ends_of_sentences_is_said(tmp_path):
@@ -62,10 +41,3 @@ def test_odd_words_among_plain_tags_are_words(tmp_path, text, scheme, tags):
     """What most lines look like decides, and not a number, a comma or a bar."""
     (sentence,) = read_columns(write(tmp_path, text), scheme=scheme).sentences
     assert sentence.tags == tags
-
-
-def test_comments_and_single_tabs_do_not_change_what_a_text_file_is(tmp_path):
-    tagged = write(tmp_path, "# sent 1 of 2\nthe DT\ncat NN\n\n# sent 2 of 2\na DT\n", "tagged.txt")
-    assert not is_raw_text(tagged, {"DT", "NN"})
-    text = write(tmp_path, "Ada slept in London .\nBob\twoke up .\nNobody saw him .\n", "text.txt")
-    assert is_raw_text(text, {"O", "B-PER"})

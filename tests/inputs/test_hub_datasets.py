@@ -53,9 +53,3 @@ def test_a_saved_data_set_is_opened_without_what_was_cached_in_its_folder(saved)
     splits = load_from_hub(str(folder), None, "give files")
     assert {name: rows["text"] for name, rows in splits.items()} == {"train": ["a", "b"], "validation": ["a", "b"]}
     assert load_dataset(datasets, str(folder), None, split="validation")["label"][:] == [0, 1]
-
-
-def test_a_saved_data_set_without_splits_is_the_training_data(saved):
-    assert load_dataset(datasets, str(saved / "one"), None, split="train", streaming=True)["text"][:] == ["a", "b"]
-    with pytest.raises(KeyError, match="test"):
-        load_dataset(datasets, str(saved / "one"), None, split="test")

@@ -73,12 +73,3 @@ def test_a_broken_download_leaves_nothing(server, tmp_path, monkeypatch):
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.setattr(type(server), "open", whole)
     assert [*read_documents(["memory://bucket/a.txt"])] == [["one ."] * 10]
-
-
-def test_one_file_behind_two_addresses_is_one_copy(server):
-    """So that it is not read twice, nor trained on and held out."""
-    server.pipe("/bucket/a.txt", b"one .\n")
-    with pytest.raises(
-        ValueError, match=r"the same file twice, from memory://bucket/\*\.txt and from memory://bucket/a"
-    ):
-        entries_of(["memory://bucket/*.txt", "memory://bucket/a.txt"])

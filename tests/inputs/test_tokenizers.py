@@ -10,7 +10,6 @@ from huggingface_hub import constants
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
-from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer, vocabulary_tokenizer
 from tests.helpers.model_folders import edit_json
 from tests.helpers.small_networks import small_config
@@ -51,11 +50,6 @@ def test_vocab_txt_alone_has_the_case_of_its_pieces(tmp_path, capsys, pieces, wo
         assert tokenizer.tokenize("Cat") == [word] and len(tokenizer) == len(pieces)
         assert capsys.readouterr().out.startswith(f"{name}: the tokenizer is {'cased' if word == 'Cat' else 'lower-'}")
     assert load_tokenizer(str(path), quiet=True) and capsys.readouterr().out == ""
-
-
-def test_stored_settings_of_vocab_txt_alone(tmp_path):
-    path = write_rows(tmp_path / "vocab.txt", PIECES, do_lower_case=False)
-    assert load_tokenizer(str(path)).tokenize("Cat") == load_tokenizer(str(tmp_path)).tokenize("Cat") == ["[UNK]"]
 
 
 @pytest.mark.parametrize(
@@ -228,17 +222,6 @@ def test_weights_without_a_tokenizer(model, tmp_path, capsys):
         (model / name).unlink()
     assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"]
     assert f"warning: {model} has no tokenizer; nothing shows that the rows of {given}" in capsys.readouterr().out
-
-
-def test_pre_training_goes_on_from_a_checkpoint_with_the_tokenizer_of_its_run(model, tmp_path, capsys):
-    checkpoint = model / "checkpoint-2"
-    checkpoint.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(model / name, checkpoint)
-    (checkpoint / "training_state.pt").touch()
-    args = PretrainingArguments(output_dir=str(tmp_path / "new"), model_name_or_path=str(checkpoint), max_seq_length=8)
-    assert chosen_tokenizer(args.tokenizer_name, args.model_name_or_path).tokenize("cat") == ["cat"]
-    assert "the tokenizer is that of its run" in capsys.readouterr().out
 
 
 # --- the case of a vocabulary -----------------------------------------------------------------------------------------

@@ -39,11 +39,6 @@ def test_the_first_row_that_differs(found, difference):
     assert compare(rows(PIECES), rows(found)).difference == difference
 
 
-def test_words_in_unused_rows_and_added_rows_are_told_apart():
-    compared = compare(rows(PIECES), rows([*with_piece(6, "word"), "new", "newer"]))
-    assert (compared.words, compared.added, compared.difference) == ({6: "word"}, {12: "new", 13: "newer"}, None)
-
-
 @pytest.mark.parametrize(
     ("pieces", "message"),
     [

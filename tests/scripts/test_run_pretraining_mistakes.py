@@ -32,8 +32,8 @@ def single_sentences(path: Path):
 
 
 MISTAKES = {
-    "no such file": ({"train_file": "nowhere.txt"}, None),
-    "no_such.txt: no such file": ({"validation_file": "no_such.txt", "validation_split": None}, None),
+    "no file of text": ({"train_file": "nowhere.txt"}, None),
+    "no_such.txt: expected files named": ({"validation_file": "no_such.txt", "validation_split": None}, None),
     "empty": ({}, lambda path: path.write_text("")),
     "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
     "holds no text .* a larger --validation_split": ({}, one_sentence),
@@ -41,7 +41,7 @@ MISTAKES = {
     "over the model's maximum of 64": ({"max_seq_length": 65}, None),
     "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
     "expected one of tiny": ({"config_name": "huge"}, None),
-    "no such folder": ({"model_name_or_path": "no/such/model", "config_name": None}, None),
+    "there is no such": ({"model_name_or_path": "no/such/model", "config_name": None}, None),
     "nowhere/checkpoint-5: ": ({"resume_from_checkpoint": "nowhere/checkpoint-5"}, None),
 }
 

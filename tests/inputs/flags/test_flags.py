@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 from pathlib import Path
 
 import pytest
@@ -86,10 +87,15 @@ def test_refusals_are_one_line_and_status_2(flags, message, capsys):
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
 def imported_files(path: Path, found: set[Path]) -> set[Path]:
     """Add the file, the modules of ``bert_training`` that it imports, and the modules that these import."""
     found.add(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bert_training"):
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             for file in [ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in names]:
@@ -110,7 +116,7 @@ PROPERTIES = {
 def flags_read(path: Path) -> set[str]:
     """The names after ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
             holder, name = node.args[0], getattr(node.args[1], "value", "")
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -152,7 +158,7 @@ def test_nobody_changes_the_flags_once_they_are_parsed():
     """run.json, a series and a resumed run compare the flags. dataclasses.replace makes changed copies."""
     changed = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
             changed += [(path.name, text) for text in written if text.startswith(("args.", "run.args.", "self.args."))]

@@ -21,23 +21,11 @@ def test_both_spellings_of_a_flag_are_accepted(spelling):
     assert args.per_device_train_batch_size == 7
 
 
-def test_the_command_line_is_read_if_no_flags_are_given(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["run.py", "--output_dir", "x", "--seed", "7"])
-    assert parse_arguments(PretrainingArguments).seed == 7
-
-
 def last_line_of_the_refusal(cls, flags, capsys) -> str:
     with pytest.raises(SystemExit) as stop:
         parse_arguments(cls, flags)
     assert stop.value.code == 2
     return capsys.readouterr().err.splitlines()[-1]
-
-
-def test_an_unknown_flag_is_refused_with_the_nearest_known_one(capsys):
-    line = last_line_of_the_refusal(PretrainingArguments, ["--output_dir", "x", "--learning-rte=1"], capsys)
-    assert line.endswith("error: unknown argument --learning-rte=1; did you mean --learning_rate?")
-    line = last_line_of_the_refusal(PretrainingArguments, ["--output_dir", "x", "--zzz", "1"], capsys)
-    assert line.endswith("error: unknown argument --zzz 1; --help lists the flags")
 
 
 def test_all_mistakes_in_words_and_values_are_said_at_once(capsys):
@@ -54,14 +42,6 @@ def test_all_mistakes_in_words_and_values_are_said_at_once(capsys):
         "--objective must be one of mlm_nsp, mlm, ltr, mlm_sop; got 'gpt'",
         "--output_dir is required; give it",
     ]
-
-
-def test_truth_values_and_values_that_begin_with_a_minus():
-    words = "--output_dir x --streaming no --whole_word_mask --max-steps -1 --learning_rate 1e-4".split()
-    args = parse_arguments(PretrainingArguments, words)
-    assert (args.streaming, args.whole_word_mask, args.max_steps) == (False, True, -1)
-    features = "--model_name_or_path m --input_file i --output_file o --layers -1,-2".split()
-    assert parse_arguments(FeatureArguments, features).layers == "-1,-2"
 
 
 def test_defaults_for_the_given_flags_are_asked_once_the_words_are_right(capsys):

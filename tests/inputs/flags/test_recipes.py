@@ -6,12 +6,11 @@ import json
 import pytest
 
 from bert_training.inputs.flags.parsing import parse_arguments
-from bert_training.inputs.flags.pretraining import CONFIG_SIZES, PretrainingArguments
+from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.recipes import (
     adapt_rate,
     initial_range,
     peak_rate,
-    recipe_defaults,
     recipe_text,
     short_to_long,
 )
@@ -147,21 +146,6 @@ def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
     for content in ("[]", "{", '{"hidden_size": "wide", "num_hidden_layers": 0}'):
         path.write_text(content)
         assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(12, 768) == 1e-4
-
-
-def test_layers_of_a_teacher_are_weights_that_are_trained_further(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 256}))
-    given = {"recipe": "adapt", "max_steps": 10}
-    student = recipe_defaults(given | {"teacher": str(tmp_path), "keep_layers": [0, 2]}, CONFIG_SIZES)
-    assert student == recipe_defaults(given | {"model_name_or_path": str(tmp_path)}, CONFIG_SIZES)
-    fast = recipe_defaults({"recipe": "fast", "teacher": str(tmp_path), "keep_layers": [0]}, CONFIG_SIZES)
-    assert not {"learning_rate", "initial_weights", "initializer_range"} & fast.keys()
-
-
-def test_weights_that_are_trained_further_keep_the_paper_s_rate():
-    args = fast("--model_name_or_path", "m")
-    assert (args.learning_rate, args.initializer_range, args.initial_weights) == (1e-4, None, "random")
-    assert (args.dropout, args.phases) == (0.0, "32:0.4,64:0.4,128:0.2")
 
 
 def test_the_choices_can_be_told_from_the_flags_alone():
