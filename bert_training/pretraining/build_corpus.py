@@ -4,9 +4,9 @@
     corpus = Corpus.open("corpus", tokenizer)
 
 ``plan_corpus`` lists the shards of files, and ``make_shard`` makes one of them: a function of the bytes of its slice
-(``slices.py``), the tokenizer and a few flags, and of nothing else. Therefore anybody may make them in any order, such
-as the tasks of datatrove (``bert_tools/datatrove_blocks.py``); one that is there already is not made again. Documents
-that the caller yields become shards one after the other.
+(``encoding.py``), the tokenizer and a few flags, and of nothing else. Therefore anybody may make them in any order,
+such as the tasks of datatrove (``bert_tools/datatrove_blocks.py``); one that is there already is not made again.
+Documents that the caller yields become shards one after the other.
 
 Of the text, only a line, or a row of a table, is in memory as a whole. Of a shard, memory holds the lengths of its
 sentences, and of a piece of 4 MB, or of a document that is longer, the ids.

@@ -9,7 +9,7 @@ alike, and that a masked piece has to do with its neighbours. All of it can be c
   Factorization").
 - For the places next to a piece, matrices are fitted by least squares, with which the embedding of the neighbour
   predicts the piece. They become the first heads of the first layer, which look at these places by sinusoidal position
-  embeddings; the other heads average the context (initial_attention.py).
+  embeddings; the other heads average the context (below).
 - The transform of the head begins as a small multiple of the identity, where GELU is nearly linear, so that all this
   arrives at the tied output embeddings.
 

@@ -1,6 +1,6 @@
 """From the bytes of files to token ids and counts of words, in one process or several.
 
-Divide the files of a text into slices, of which each becomes a shard of the corpus, and read the lines of one.
+The files of a text are divided into slices, of which each becomes a shard of the corpus.
 
 The slices follow from the files alone, so that every process makes the same ones without asking another. A slice is a
 list of spans, ranges of bytes, and has the documents that begin in them: a document is never divided. It is read up to

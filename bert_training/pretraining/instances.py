@@ -253,7 +253,7 @@ class PretrainingInstances:
 
         Args:
             epoch: the epoch.
-            group: the number of the group of shards, if the corpus has several (``groups.py``).
+            group: the number of the group of shards, if the corpus has several (``groups_of``).
         """
         variant = 0 if self.settings.fixed else epoch % VARIANTS
         if (variant, group) not in self._plans:

@@ -17,14 +17,14 @@ from tests.helpers.kills import SAVE_STEPS, Whole, draw_kill, pretraining_flags,
 from tests.helpers.same_runs import check_same
 
 # The modules of whose lines one is drawn.
-ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state")]
+ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches")]
 FILES = [
     "bert_training.files.atomic",
     "bert_training.files.hashing",
     "bert_training.files.locks",
     "bert_training.engine.checkpoint",
 ]
-CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "corpora", "corpus", "slices", "encoding")]
+CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "text", "corpus", "encoding")]
 SCRIPT = [
     "run_pretraining",
     "bert_training.engine.output_folder",

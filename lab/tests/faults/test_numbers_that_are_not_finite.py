@@ -89,9 +89,6 @@ def test_a_gradient_that_is_not_finite(seed, whole, tmp_path, record_property):
     keep = injected("keep_weights", path=str(tmp_path / "kept.safetensors"))
     ended = run(script, flags, tmp_path, prepare=[poison, keep], ranks=ranks, patience=5)
     check_end(ended, tmp_path, step)
-    assert "each of them by itself has a finite loss" in ended.printed
-    first = (step - 1) * 4
-    assert f"The step's instances: positions {first} to {first + 3} of the data" in ended.printed
     again = run(script, [*flags, *AUTO], tmp_path, ranks=ranks)
     assert set(again.statuses) == {0}, again.printed
     if ranks == 1:
