@@ -17,9 +17,10 @@ JOBS ?= 2
 PYTEST_FLAGS := -n $(JOBS) --dist worksteal
 ECOSYSTEM := .venv-ecosystem
 OLDEST := .venv-oldest
+SITE := .venv-site
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow lab-test test-kernels test-ecosystem test-oldest faults lint bench report release
+.PHONY: help install demo test test-slow lab-test test-kernels test-ecosystem test-oldest faults lint bench report site release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -97,6 +98,18 @@ bench: install ## time training steps, also of transformers' BERT; rewrites lab/
 
 report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=report
 	$(BIN)/python -m bert_training report $(RUNS) --output_dir $(or $(OUT),report)
+
+# An environment of its own with the extra `docs`, without the project: the docstrings are read, and nothing is imported.
+site: $(SITE)/installed ## build the documentation as a site into site/; warnings and broken links are errors
+	rm -rf site
+	NO_COLOR=1 $(SITE)/bin/zensical build --clean --strict
+	$(SITE)/bin/python .ci/check_site.py site
+
+$(SITE)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SITE)
+	$(call INSTALL_WITH,$(SITE)) --quiet $(PIP_FLAGS) -c constraints.txt $$($(SITE)/bin/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	touch $@
 
 release: install ## build sdist and wheel of the committed files into dist/ and try them in a clean environment
 	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" TORCH_FLAGS="$(TORCH_FLAGS)" .ci/release
