@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_out_of_memory
 from bert_training.engine.run import Run, finite
+from bert_training.engine.tpu import gather_object, state_to_save, weights_to_save
 from bert_training.files import atomic
 from bert_training.files.atomic import DiskError, damage, remove_folder
 from bert_training.files.hashing import checksums
@@ -116,6 +116,8 @@ def prepared_state(
 ) -> TrainingState:
     """The state before the first step, with the network and the optimiser prepared by Accelerate."""
     model, optimizer = run.accelerator.prepare(model, optimizer)
+    if run.device.type == "xla":  # moving the network has made two parameters of those that were tied
+        run.accelerator.unwrap_model(model).tie_weights()
     return TrainingState(model, optimizer, scheduler, total_steps, origin)
 
 
@@ -140,13 +142,13 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "evaluations": json.loads(json.dumps(finite(state.evaluations))),  # plain numbers, for weights_only
-            "optimizer": state.optimizer.state_dict(),
+            "optimizer": state_to_save(state.optimizer),
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
         }
         with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
-            run.accelerator.unwrap_model(state.model).save_pretrained(draft)
+            _save_network(run, state.model, draft)
             with open(draft / "training_state.pt", "wb") as file:
                 torch.save(saved, file)  # given a path, it would lose the system's reason of an error
             if saved["metrics_bytes"]:
@@ -155,6 +157,11 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     run.saved_step = step
     run.accelerator.wait_for_everyone()
     return target
+
+
+def _save_network(run: Run[SharedArguments], model: torch.nn.Module, folder: Path) -> None:
+    bare = run.accelerator.unwrap_model(model)
+    bare.save_pretrained(folder, state_dict=weights_to_save(bare))
 
 
 def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
@@ -298,7 +305,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
     run.accelerator.wait_for_everyone()
     if run.is_main:
         with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "model") as draft:
-            run.accelerator.unwrap_model(model).save_pretrained(draft)
+            _save_network(run, model, draft)
     run.accelerator.wait_for_everyone()
 
 

@@ -22,13 +22,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.tracking import TensorBoardTracker
-from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_object_list, set_seed
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
 from bert_training.cards.hub_upload import check_access
 from bert_training.cards.publishing import HUB_NAMES, names_on_hub, published
 from bert_training.engine.output_folder import check_output_dir, is_finished, lock_output_dir
 from bert_training.engine.run import Run
+from bert_training.engine.tpu import broadcast_object_list, has_tpu
 from bert_training.inputs.flags.parsing import config_facts
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import recipe_text
@@ -81,7 +82,7 @@ class Settled(NamedTuple):
 
 def no_device() -> bool:
     """Whether there are CPUs only. Accelerate must be told, or it starts several runs of one process each."""
-    return not torch.accelerator.is_available()
+    return not (torch.accelerator.is_available() or has_tpu())
 
 
 def settled_precision(args: SharedArguments, folders: Sequence[str]) -> Settled | None:
@@ -141,6 +142,8 @@ def _of_this_machine(args: SharedArguments) -> Settled:
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return Settled("bf16", f"bf16, which {name} computes with")
         return Settled("no", f"no (float32), because {name} has no bfloat16")
+    if has_tpu():
+        return Settled("bf16", "bf16, the type of TPUs")
     if torch.accelerator.is_available():
         return Settled(
             "no", f"no (float32), because bfloat16 was not tried on {torch.accelerator.current_accelerator()}"

@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
+from bert_training.engine.tpu import has_tpu
 from tokenization.errors import UserError
 
 # Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.
@@ -28,7 +29,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """torch's AdamW with the betas and eps of google-research/bert, and the two groups of ``parameter_groups``."""
     groups = parameter_groups(model, weight_decay)
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=True)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=not has_tpu())
 
 
 def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:

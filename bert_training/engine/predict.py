@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import Features, deal_batches
 from bert_training.engine.loop import in_float32, labelled_items
 from bert_training.engine.run import Run
+from bert_training.engine.tpu import gather_object
 from bert_training.inputs.flags.shared import SharedArguments
 
 

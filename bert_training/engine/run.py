@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from tqdm import tqdm
 
 from bert_training.engine.output_folder import unlock_output_dir
+from bert_training.engine.tpu import broadcast_object_list
 from bert_training.files.atomic import append_line
 from bert_training.inputs.flags.shared import SharedArguments
 from bert_training.record import write_facts, write_results

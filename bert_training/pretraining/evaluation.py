@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 import torch
-from accelerate.utils import gather_object
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
@@ -17,6 +16,7 @@ from bert_training.engine.checkpoint import Totals
 from bert_training.engine.loop import Step
 from bert_training.engine.predict import check_outputs
 from bert_training.engine.run import Run
+from bert_training.engine.tpu import gather_object
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
