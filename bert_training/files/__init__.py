@@ -1,1 +1,1 @@
-"""Files: texts, tables, JSON and packed files, atomic writing, hashes, data sets of the Hub, uploads."""
+"""Files that are whole or absent, locks, hashes; and what this process may use."""

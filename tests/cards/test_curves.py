@@ -120,15 +120,11 @@ def test_without_matplotlib_there_is_no_picture_but_advice(monkeypatch, tmp_path
 
 
 def test_bad_records_are_named_with_their_line(tmp_path):
-    with pytest.raises(ValueError, match=r"metrics.jsonl: cannot be read"):
+    with pytest.raises(FileNotFoundError, match=r"metrics\.jsonl"):
         draw_curves(tmp_path)
-    for line in (
-        '{"event": "tra',
-        "[1]",
-        '{"step": 1}',
-    ):
+    for line in ('{"event": "tra', "[1]"):
         (tmp_path / "metrics.jsonl").write_text('{"event": "x"}\n' + line)
-        with pytest.raises(ValueError, match=r"metrics.jsonl:2: expected one JSON object"):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl:2: "):
             read_events(tmp_path / "metrics.jsonl")
     with pytest.raises(ValueError, match="nothing to draw"):
         draw_curves(write(tmp_path, [{"event": "corpus", "unigram_entropy": 6.4}]))
