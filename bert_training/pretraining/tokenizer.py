@@ -23,6 +23,7 @@ from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.json_files import read_object
+from bert_training.inputs.models import bert_config, check_length
 from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.encoding import Side
@@ -222,6 +223,8 @@ def learnt_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTo
     case = "uncased" if args.do_lower_case else "cased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
+        # A mistake in the shape of the new network is said before this work, which may take long.
+        check_length(bert_config(args.config_name or "mini", args.vocab_size), args.max_seq_length or 0)
         run.say(f"learning a vocabulary of {args.vocab_size:,} rows")
         lines = (line for line in tqdm(text.lines(), unit=" lines", desc="reading", disable=None) if line is not None)
         make_folder(folder.parent)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
+from bert_training.pretraining import tokenizer
 from tests.helpers.pretraining_runs import pretrain
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -55,3 +56,10 @@ def test_bad_input_is_refused_before_training(pretraining_flags, tmp_path, messa
     with pytest.raises((ValueError, OSError), match=message):
         pretrain(pretraining_flags("refused", **more))
     assert not (tmp_path / "refused" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("wrong", [{"config_name": "huge"}, {"config_name": "mini", "max_seq_length": 1024}], ids=str)
+def test_a_wrong_shape_is_said_before_a_vocabulary_is_learnt(pretraining_flags, monkeypatch, wrong):
+    monkeypatch.setattr(tokenizer, "train_wordpiece", lambda *_, **more: pytest.fail("learnt a vocabulary"))
+    with pytest.raises(ValueError, match=r"expected one of tiny|is over the model's maximum of 512"):
+        pretrain(pretraining_flags("refused", tokenizer_name=None, vocab_size=300, **wrong))
