@@ -164,8 +164,14 @@ def plan_corpus(
     side: Side = ALL,
     slice_bytes: int = SLICE_BYTES,
 ) -> list[Job]:
-    """The shards of a corpus of files, by their sizes and forms; the arguments are those of ``build_corpus``."""
+    """The shards of a corpus of files, by their sizes and forms; the arguments are those of ``build_corpus``.
+
+    Raises:
+        ValueError: there is no text.
+    """
     slices = plan_slices(files, text_column, slice_bytes)
+    if not slices:
+        raise UserError(f"{', '.join(map(str, files))}: expected text, but every file is empty; give another file")
     text = {
         "sizes": [path.stat().st_size for path in files],
         "slice_bytes": slice_bytes,

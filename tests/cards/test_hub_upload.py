@@ -19,6 +19,7 @@ from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import CODE_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
+from tests.helpers.model_folders import edit_json
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 
@@ -239,3 +240,12 @@ def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
     else:
         assert "rc 0" in said and f"files uploaded: {hub.url}/{NAME} (private)" in said
     assert set(hub.files(NAME)) == MODEL | CODE | RECORDS
+
+
+def test_code_is_found_by_its_plain_name_only(folder):
+    edit_json(folder / "config.json", auto_map={"AutoModel": "theirs.Model", "AutoConfig": "../outside.Config"})
+    (folder / "theirs.py").write_text("from .hub import y\n")
+    (folder / "hub.py").write_text("")
+    (folder.parent / "outside.py").write_text("")
+    names = {path.name for path in files_to_upload(folder) if path.suffix == ".py"}
+    assert names == {"theirs.py", "hub.py"}

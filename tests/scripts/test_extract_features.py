@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from itertools import pairwise, product
 
 import numpy as np
@@ -171,3 +172,32 @@ def test_a_table_gives_its_column_of_texts_or_its_two(tmp_path, tokenizer, name)
         assert read_rows(tmp_path / name, tokenizer, 16) == read_rows(write(tmp_path, lines), tokenizer, 16)
     with pytest.raises(ValueError, match=rf"{name}, row 2: expected up to 3 pieces, got 5"):
         read_rows(tmp_path / name, tokenizer, 6)
+
+
+def test_no_piece_is_lost_or_written_twice(tokenizer, tmp_path):
+    for seed in range(60):
+        generator = random.Random(seed)
+        texts = [" ".join(["the"] * generator.randint(0, 70)) for _ in range(5)]
+        lines = read_rows(write(tmp_path, "\n".join(texts) + "\nlast"), tokenizer, generator.randint(4, 30), "window")
+        for text, rows in zip(texts, lines):
+            kept = [piece for row in rows for piece in row.input_ids[row.kept]]
+            assert tokenizer.convert_ids_to_tokens(kept) == ["[CLS]", *text.split(), "[SEP]"]
+
+
+def test_line_i_of_the_output_is_line_i_of_the_input_whatever_it_holds(checkpoint, tmp_path):
+    """Lines end at a line feed only. What str.splitlines takes for line ends is white space in a text."""
+    texts = [
+        "the king",
+        "",
+        "red\u2028house",
+        "old\vnew\fcity\x85river",
+        "green\x1cblue",
+        "\u2029",
+        '{"the": 1}',
+        "queen",
+    ]
+    target = run(checkpoint, write(tmp_path, "\n".join(texts)), tmp_path / "out.jsonl", "--layers=-1")
+    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").split("\n") if line]
+    assert [line["linex_index"] for line in lines] == list(range(len(texts)))
+    words = [[piece["token"] for piece in line["features"][1:-1]] for line in lines]
+    assert words[:3] == [["the", "king"], [], ["red", "house"]] and words[-1] == ["queen"]
