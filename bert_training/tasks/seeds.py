@@ -16,7 +16,13 @@ import torch
 
 from bert_training.engine.best import goodness
 from bert_training.engine.launch import settled_precision
-from bert_training.engine.output_folder import check_output_dir, is_main_process, lock_output_dir, remove_rest
+from bert_training.engine.output_folder import (
+    check_output_dir,
+    is_main_process,
+    lock_output_dir,
+    remove_rest,
+    unlock_output_dir,
+)
 from bert_training.files.atomic import json_text, write_text
 from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
@@ -76,6 +82,7 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
             write_text(path, text)
         say(table(summary))
         remove_rest(folder)
+        unlock_output_dir(folder)
 
 
 def planned_runs(args: Args) -> list[Args]:

@@ -54,11 +54,6 @@ def test_the_command_makes_a_corpus_and_finds_it_again(text, tmp_path, capsys):
     assert len(Corpus.open(text / "whole").facts) > 10
 
 
-def test_a_corpus_below_its_own_text_is_refused(text):
-    with pytest.raises(ValueError, match=r"--output_dir .*c lies within .*, where all files are read as text"):
-        main([*flags(text), "--train_file", str(text), "--output_dir", str(text / "c")])
-
-
 PROGRAM = """
 import sys
 from datatrove.executor import LocalPipelineExecutor

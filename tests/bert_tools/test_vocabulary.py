@@ -59,15 +59,6 @@ def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, text, cap
     assert "bert-repro vocabulary: error: no.txt: expected files named" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("extend", [[], ["--extend", "somewhere", "--extend_vocab", "8"]], ids=["new", "extended"])
-def test_a_vocabulary_below_its_own_text_is_refused(tmp_path, text, extend):
-    """vocab.txt would be text for the next command."""
-    flags = ["--train_file", str(tmp_path), "--output_dir", str(tmp_path / "v"), *extend]
-    with pytest.raises(ValueError, match=r"--output_dir .*v lies within .*, where all files are read as text"):
-        main(flags if extend else [*flags, "--vocab_size", "100"])
-    assert not (tmp_path / "v").exists()
-
-
 def test_case_and_accents_have_flags(tmp_path):
     (tmp_path / "text.txt").write_text("Schön schon schön Schon " * 5, encoding="utf-8")
     command = ["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "60"]

@@ -3,8 +3,7 @@
 import pytest
 
 from bert_training.inputs.conll import read_conll
-from bert_training.tasks.ner.sources import load_data
-from tests.helpers.tagged_text import CONLL, CONLL_WORDS, ner_arguments, read_columns, write
+from tests.helpers.tagged_text import CONLL, CONLL_WORDS, read_columns, write
 
 MODEL = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
@@ -14,15 +13,6 @@ def test_columns_are_rows_of_sentences(tmp_path):
     assert rows.data["tokens"][:] == CONLL_WORDS and rows.data["line"][:] == [3, 10, 22, 25]
     assert rows.data["document"][:] == [1, 1, 2, 2] and rows.data["tags"][2] == ["I-LOC", "O"]
     assert read_conll(write(tmp_path, "Ada\n\nBob\n")).data.column_names == ["tokens", "line"]
-
-
-def test_a_file_without_ends_of_sentences_is_said(tmp_path):
-    text = "Ada B-PER\n" + "slept O\n" * 200
-    path = write(tmp_path, text)
-    (told,) = load_data(ner_arguments(validation_file=path), MODEL).summary().splitlines()[:1]
-    assert "warning: no blank line or row ends a sentence" in told
-    path = write(tmp_path, text + "\nBob B-PER\n")
-    assert "warning" not in load_data(ner_arguments(validation_file=path), MODEL).summary()
 
 
 @pytest.mark.parametrize(

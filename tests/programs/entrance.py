@@ -1,11 +1,14 @@
 """Print what a script enters of the project before its first optimiser step: {"files": n, "lines": of functions}.
 
+"listed" is the share of these lines in the files of the reading list of CONTRIBUTING.md.
+
 python tests/programs/entrance.py run_pretraining --output_dir runs/first --max_steps 2
 """
 
 import ast
 import importlib
 import json
+import re
 import sys
 import threading
 from functools import cache
@@ -53,7 +56,11 @@ def main(script: str, flags: list[str]) -> None:
     except FirstStep:
         sys.setprofile(None)
     found = {place: functions_of(place[0])[place[1]] for place in entered if place[1] in functions_of(place[0])}
-    print(json.dumps({"files": len({file for file, _ in found}), "lines": sum(found.values())}))
+    total = sum(found.values())
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[`\w+\.py`\]\(([^)]+)\)", page, re.MULTILINE)
+    share = sum(lines for (file, _), lines in found.items() if file.removeprefix(f"{ROOT}/") in listed) / total
+    print(json.dumps({"files": len({file for file, _ in found}), "lines": total, "listed": round(share, 3)}))
 
 
 if __name__ == "__main__":

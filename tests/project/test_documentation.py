@@ -52,6 +52,7 @@ LAUNCHERS = {
     *("--nodes", "--gpus-per-node", "--cpus-per-task", "--partition", "--time"),  # of sbatch
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
     *("--partition", "--account", "--signal", "--requeue", "--open-mode", "--zone", "--worker", "--command"),
+    *("--tpu", "--main_training_function"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
     *("--extra", "--torch-backend"),  # of uv
 }

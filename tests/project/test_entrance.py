@@ -34,4 +34,5 @@ def test_a_run_enters_few_files_before_its_first_step(script, tmp_path, text_fil
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert {what: count for what, count in found.items() if count > ENTERED[script][what]} == {}, found
+    assert {what: count for what, count in ENTERED[script].items() if found[what] > count} == {}, found
+    assert script != "run_pretraining" or found["listed"] >= 0.6, found
