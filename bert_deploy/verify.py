@@ -56,10 +56,10 @@ ROOT = Path(__file__).parents[1]
 # almost a tie may then change.
 LOSS_TOLERANCE, SCORE_TOLERANCE = 1e-3, 5e-3
 # What happened while the run trained: no evaluation of its weights can say it again.
-OF_TRAINING = re.compile(r"train_(runtime|steps|loss|mfu|.*_per_second)|peak_(tflops|memory_gb)|best_step|averaged_.*")
+OF_TRAINING = re.compile(r"train_(runtime|steps|loss|.*_per_second)|peak_memory_gb|best_step")
 # Flags that say which rows are evaluated, besides those of nature EVALUATION.
-OF_ROWS = ("dataset_name", "dataset_config_name", "max_train_samples", "validation_split", "split_seed", "folds",
-           "fold", "group_column", "calibrate")  # fmt: skip
+OF_ROWS = ("dataset_name", "dataset_config_name", "max_train_samples", "validation_split", "folds", "group_column",
+           "calibrate")  # fmt: skip
 # A step that changes no weight, after which a script evaluates as it did at the end of the run.
 ONE_STEP = {"max_steps": 1, "learning_rate": 0, "warmup_steps": 0, "weight_decay": 0, "save_steps": 0}
 

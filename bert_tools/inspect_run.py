@@ -56,7 +56,7 @@ class Measurement:
 
 
 def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -> tuple[list[Measurement], np.ndarray]:
-    """(measurements, lengths of the instances) for the first epoch of `instances`."""
+    """(measurements, lengths of the instances) for the first epoch of `instances`, of its first shard."""
     corpus, plan, settings = instances.corpus, instances.plan(0), instances.settings
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
@@ -72,7 +72,8 @@ def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -
         ),
         Measurement(
             "fill",
-            f"{fill:.1%} of {settings.max_seq_length} positions hold tokens, not padding; fine above 70 %",
+            f"{fill:.1%} of {settings.max_seq_length} positions hold tokens, not padding; fine above 70 %"
+            + ("; this and the lines below are of the first shard" if len(corpus.shards) > 1 else ""),
             fill > 0.7,
         ),
     ]

@@ -24,7 +24,6 @@ import numpy as np
 
 from tokenization.errors import UserError
 
-MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
 FOOTER = 48  # bytes
 # The numbers of tensorflow/core/framework/types.proto -> types of NumPy, which has no bfloat16.
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}

@@ -13,7 +13,7 @@ import functools
 import itertools
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,13 +86,6 @@ class Sample:
     def texts(self) -> list[str]:
         """The sample."""
         return [text for _, text in self.drawn]
-
-    def passing(self, texts: Iterable[str | None]) -> Iterator[str | None]:
-        """Yield the texts, and add each of them that is not None."""
-        for text in texts:
-            if text is not None:
-                self.add(text)
-            yield text
 
     def _prune(self) -> None:
         self._drawn.sort()
@@ -380,6 +373,6 @@ def lost_characters(words: Counter[str], pieces: Iterable[str]) -> list[str]:
     if others >= UNKNOWN_FROM * characters:
         found.append(
             f"{others / characters:.1%} of the characters are in words with a character that the vocabulary lacks, "
-            "which become [UNK]; raise --vocab_size or --limit_alphabet"
+            "which become [UNK]; raise --vocab_size, or --limit_alphabet of bert-repro vocabulary"
         )
     return found

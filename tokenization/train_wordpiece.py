@@ -142,8 +142,8 @@ def _words_and_accents(
             return stripped, None
         strip_accents = False
         logger.warning(
-            "accents and vowel signs are kept, because stripping them would change %s; --strip_accents true strips "
-            "them all the same",
+            "accents and vowel signs are kept, because stripping them would change %s; bert-repro vocabulary "
+            "--strip_accents true strips them all the same",
             stripping.text(),
         )
     return words, strip_accents
@@ -285,8 +285,9 @@ def _learn(
     fixed = [*rows, *sorted(alphabet), *continuations]
     if len(fixed) > vocab_size:
         raise UserError(
-            f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continuations)} '##' "
-            f"characters need {len(fixed)}, got {vocab_size}; raise it, or set limit_alphabet below {len(alphabet)}"
+            f"--vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continuations)} '##' "
+            f"characters need {len(fixed)}, got {vocab_size}; raise it, or learn the "
+            f"vocabulary with bert-repro vocabulary and --limit_alphabet below {len(alphabet)}"
         )
     model = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

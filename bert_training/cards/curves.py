@@ -117,10 +117,10 @@ def draw_curves(folder: str | Path) -> Path | None:
     return folder / CURVES
 
 
-def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as a .png file, whole or not at all. It has the same bytes if it is drawn again."""
     with whole_file(path) as draft:
-        figure.savefig(draft, dpi=dpi, format="png", metadata={"Software": None})
+        figure.savefig(draft, dpi=DPI, format="png", metadata={"Software": None})
 
 
 def new_figure(title: str, panels: int, size: tuple[float, float] | None = None) -> tuple["Figure", list["Axes"]]:

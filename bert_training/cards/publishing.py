@@ -1,6 +1,6 @@
 """What may be published of a run: names of files and folders without the folders above them.
 
-The model card, an upload and a Space are made of this form, so that they cannot say more, whatever a folder is called
+The model card and an upload are made of this form, so that they cannot say more, whatever a folder is called
 and however a shell, YAML, Python or Markdown would spell it. Of every string in run.json only what follows its last
 slash or backslash is published, also of flags and facts that are added later. Kept whole are names on the Hub, which
 the run recorded when it began, and what WHOLE lists. The files of the run keep the full paths, by which it is resumed.

@@ -1,4 +1,4 @@
-"""The best evaluation of a run: its weights are kept, and training may stop early if no better one follows.
+"""The best evaluation of a run: its weights are kept.
 
 The evaluations are part of the state of the training, which checkpoints preserve. The best weights are in
 ``checkpoint-best-<step>`` until the run has finished; they are written and checked like checkpoints.

@@ -48,13 +48,9 @@ def checksums(data: Any) -> list[str]:
     return [checksum for part in parts for checksum in part]
 
 
-def hashed_files(folder: Path, folders: Iterable[str] = FOLDERS) -> dict[str, Path]:
-    """The files that ``hashes.json`` covers, by their names relative to the folder, with "/" and in order.
-
-    Args:
-        folders: the sub-folders to look into.
-    """
-    inside = [path for name in folders if (folder / name).is_dir() for path in (folder / name).rglob("*")]
+def hashed_files(folder: Path) -> dict[str, Path]:
+    """The files that ``hashes.json`` covers, by their names relative to the folder, with "/" and in order."""
+    inside = [path for name in FOLDERS if (folder / name).is_dir() for path in (folder / name).rglob("*")]
     inside += folder.glob(f"{MODULES}/*")
     files = {}
     for path in sorted([*folder.iterdir(), *inside]):

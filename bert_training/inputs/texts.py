@@ -275,15 +275,12 @@ def texts_of(path: Path, stream: IO[bytes], column: str) -> tuple[Reading, Itera
     return reading_of_lines(path, rows, rows=True)
 
 
-def row_lines(
-    texts: Iterable[tuple[int, str]], rows: bool, ends: bool = True
-) -> Iterator[tuple[int, str] | tuple[int, None]]:
+def row_lines(texts: Iterable[tuple[int, str]], rows: bool) -> Iterator[tuple[int, str] | tuple[int, None]]:
     """Paragraphs, each with a number, and (0, None) at the end of each document.
 
     Args:
         texts: (number, text), in which a blank text ends a document.
         rows: whether every text is a document of its own.
-        ends: whether the last text ends a document, as the last line of a file does.
     """
     for number, text in texts:
         empty = True
@@ -293,7 +290,7 @@ def row_lines(
                 yield number + part.start(), line
         if rows or empty:
             yield 0, None
-    if ends and not rows:
+    if not rows:
         yield 0, None
 
 

@@ -18,7 +18,7 @@ All other weights stay random.
 We count how often each of the V pieces occurs near each of the C most frequent ones. The singular vectors of the
 frequent pieces' square part, (C, C), give the vectors of all rows of the matrix, (V, C).
 
-Initial attention for ``--initial_weights counted``: heads that look at the neighbours, and heads that average.
+The attention of the first layer begins with heads that look at the neighbours, and heads that average.
 
 BERT learns late where each piece is. For hundreds of steps the loss stays near that of a bag of words; it falls when
 some heads have found the piece before and the piece after. Here these heads of the first layer exist from the start:
@@ -26,9 +26,9 @@ some heads have found the piece before and the piece after. Here these heads of 
 - The position embeddings are sinusoids, as in Vaswani et al. 2017, but their frequencies are spread evenly, and they
   have a subspace of their own. A rotation of that subspace moves a position by any number of places. So a head whose
   queries are rotated, and whose keys are not, attends to one place beside its own.
-- The value and output matrices of such a head begin with what the counts say about that place (``associations`` of
-  counted_weights.py). With the tied output embeddings the network resembles a log-bilinear language model (Mnih and
-  Hinton 2007, "Three New Graphical Models for Statistical Language Modelling").
+- The value and output matrices of such a head begin with what the counts say about that place (``associations``). With
+  the tied output embeddings the network resembles a log-bilinear language model (Mnih and Hinton 2007, "Three New
+  Graphical Models for Statistical Language Modelling").
 - All other heads add a part of the average of their inputs: the output matrix undoes the rotation of the value matrix.
   (Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", find such pairs in trained networks.)
 """

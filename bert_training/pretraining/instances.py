@@ -12,12 +12,11 @@ the batches before it, on the number of processes, or on whether the run was int
     labels              .   .   .   went  .   .     .     .  .      . .      .     of    .     .     .
     next_sentence_label 0 (IsNext)
 
-Which shards of a corpus are planned and shuffled together.
-
-The plan of an epoch holds 25 bytes for every instance, and its order 8 more. The shards of a corpus of up to
-``TOGETHER`` tokens are one group: an epoch has every instance once, in an order in which all shards are mixed. A larger
-corpus is dealt to several groups like cards; the epoch goes through them in a random order, and the instances of each
-are shuffled. The B of a NotNext pair always comes from another document of the same shard.
+Shards are planned and shuffled in groups. The plan of an epoch holds 25 bytes for every instance, and its order 8
+more. The shards of a corpus of up to ``TOGETHER`` tokens are one group: an epoch has every instance once, in an order
+in which all shards are mixed. A larger corpus is dealt to several groups like cards; the epoch goes through them in a
+random order, and the instances of each are shuffled. The B of a NotNext pair always comes from another document of the
+same shard.
 
 A position of the stream must be found without planning every group before it. Therefore, if there are several, an epoch
 takes of each as many instances as samples of its documents promise (``promised_size``), not as many as the plan has,

@@ -42,7 +42,6 @@ class Text:
         held_out: those of --validation_file.
         held_out_by_name: the files of each entry of --validation_file by the name that its results have; a name has
             letters, digits and _ only.
-        stands_for_more: whether one of the entries is not simply the path of a file.
         limit: the greatest number of documents; None for all.
         args: the flags of the run.
         sources: names and SHA-256 of the files or of the data set, for run.json.
@@ -64,8 +63,6 @@ class Text:
         check_apart(self.entries, self.held_out.entries)
         names = names_of_results([entry.given for entry in self.held_out.entries])
         self.held_out_by_name = {name: entry.files for name, entry in zip(names, self.held_out.entries)}
-        every = [*self.entries, *self.held_out.entries]
-        self.stands_for_more = any(entry.files != [Path(entry.given)] for entry in every)
         self.unchanged = UnchangedFiles([*self.files, *self.held_out_files])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity = digests or self.documents.identity()
@@ -149,9 +146,6 @@ def text_of(run: Run[PretrainingArguments]) -> Text:
     for line in forms_in_words(text.forms):
         run.say(line)
     run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
-    if text.stands_for_more:
-        held_out = {"validation": text.held_out_name} if text.held_out_files else {}
-        run.add_facts(text_names={"train": text.name, **held_out})
     return text
 
 
@@ -249,10 +243,10 @@ def corpus_folders(flags: Mapping[str, Any]) -> list[str]:
 
 
 def open_training_corpora(
-    folder: Path, flags: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True
+    folder: Path, flags: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None = None
 ) -> list[Corpus]:
-    """The training corpora of a run in ``folder``; the other arguments and the errors are those of ``Corpus.open``."""
-    return [Corpus.open(folder / "corpus" / name, tokenizer, verify) for name in training_folders(flags)]
+    """The training corpora of a run in ``folder``; the tokenizer and the errors are those of ``Corpus.open``."""
+    return [Corpus.open(folder / "corpus" / name, tokenizer, verify=True) for name in training_folders(flags)]
 
 
 def build_corpora(run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase) -> Corpora:

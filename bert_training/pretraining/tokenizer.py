@@ -1,9 +1,9 @@
 """The tokenizer of a pre-training run: a given one, one with new pieces (``--extend_vocab``), or one that is learnt.
 
-Also what it loses of the text, and what ``--whole_word_mask`` takes for a word in
-scripts without spaces: BERT's tokenizer makes each ideograph a word, so that whole words of Chinese are single
-characters. In Thai, Lao, Khmer, Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between
-two spaces is one word, which is mostly too long to be masked. Both would happen in silence.
+Also what it loses of the text, and what ``--whole_word_mask`` takes for a word in scripts without spaces: BERT's
+tokenizer makes each ideograph a word, so that whole words of Chinese are single characters. In Thai, Lao, Khmer,
+Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between two spaces is one word, which is
+mostly too long to be masked. Both would happen in silence.
 """
 
 import json

@@ -3,7 +3,7 @@
 They are the flags of nature STORED, for example the length. ``config.fine_tuning`` holds the name of the script and
 its flags; others may be added there:
 
-    {"script": "run_glue.py", "max_seq_length": 256, "label_token": "cls", "bilstm_on_top": false}
+    {"script": "run_glue.py", "max_seq_length": 256, "label_token": "cls", "long_texts": "cut"}
 
 The lengths of ``run_squad.py`` are in ``config.question_answering`` instead.
 

@@ -185,7 +185,7 @@ def test_the_network_that_reads_the_text_is_stored_too(models, short_data, tmp_p
 
 
 def test_answers_of_version_2_are_the_default_of_an_evaluation_only(models, short_data, tmp_path, capsys):
-    """With its threshold, as `ask` and the pipeline answer. Of a training, the flag says what the data is."""
+    """With its threshold, as `ask` answers. Of a training, the flag says what the data is."""
     model = models("run_squad", "--version_2_with_negative")
     facts = evaluate("run_squad", model, short_data, tmp_path / "again")
     assert facts["flags"]["version_2_with_negative"]

@@ -9,10 +9,9 @@ head is a row there, besides its class. The modules of the flags import no torch
 """
 
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.natures import Nature, natures
@@ -92,47 +91,6 @@ def opened_by() -> dict[str, str]:
 # --- scripts ---------------------------------------------------------------------------------------------------------
 
 
-Names = tuple[str, str | None]
-"""The name of a run's training data, and of its held-out data if that has one of its own."""
-
-
-# --- the names of the data, from the content of run.json ------------------------------------------------------
-
-
-def name_of_task(run: dict[str, Any]) -> Names:
-    """The task's name is that of the data."""
-    return run["data"]["task"], None
-
-
-def name_of_source(run: dict[str, Any]) -> Names:
-    """The name of the first file, of the data set, or of the documentation."""
-    splits = run["data"]["splits"]
-    first = splits.get("train") or splits.get("validation") or splits["test"]
-    return first.get("file") or first.get("dataset") or first["source"], None
-
-
-def custom_or_named(run: dict[str, Any]) -> Names:
-    """The name on the Hub; "custom" for files."""
-    flags = run["flags"]
-    if flags.get("dataset_name"):
-        return flags["dataset_name"], None
-    files = any(flags.get(f"{split}_file") for split in ("train", "validation", "test"))
-    return "custom" if files else "the documentation carried by this Python installation", None
-
-
-def names_of_texts(run: dict[str, Any]) -> Names:
-    """The names of all texts of pre-training. Without held-out texts, a part of the training text is held out.
-
-    Of folders, patterns and the like, run.json has the names as ``text_names``.
-    """
-    names = run.get("text_names") or {
-        split: ", ".join(one["name"] for one in run["data"] if one.get("split") == split)
-        for split in (None, "validation")
-    }
-    names = {"train" if split is None else split: name for split, name in names.items()}
-    return names["train"], names.get("validation") or names["train"]
-
-
 # --- the table ------------------------------------------------------------------------------------------------
 
 
@@ -146,7 +104,6 @@ class Script:
             ``bert_training/cards/use.jinja``.
         hub_task: the name of the task on the Hub.
         sentence: the first one of the model card, with the places ``{size}`` and ``{origin}``.
-        data_names: how the card calls the data, from the content of run.json.
         title: of a fine-tuning, the title of the task in reports if the run does not name one.
         metrics: of a fine-tuning, the results that have rows in reports, keys of ``bert_training/cards/metrics.py:
             METRICS``. Of those that a run has, only the first is drawn.
@@ -157,7 +114,6 @@ class Script:
     pipeline: str
     hub_task: str
     sentence: str
-    data_names: Callable[[dict[str, Any]], Names]
     title: str = ""
     metrics: tuple[str, ...] = ()
     place: Path | None = None
@@ -174,14 +130,12 @@ SCRIPTS = {
         pipeline="fill-mask",
         hub_task="Masked language modelling",
         sentence="A BERT encoder ({size}) trained by {origin}.",
-        data_names=names_of_texts,
     ),
     "run_glue.py": Script(
         arguments=GlueArguments,
         pipeline="text-classification",
         hub_task="Text classification",
         sentence="A BERT text classifier ({size}) fine-tuned {origin}.",
-        data_names=name_of_task,
         title="classification",
         metrics=tuple(
             "eval_matthews_correlation eval_pearson eval_spearmanr eval_mnli_m_accuracy eval_mnli_mm_accuracy "
@@ -194,7 +148,6 @@ SCRIPTS = {
         pipeline="question-answering",
         hub_task="Extractive question answering",
         sentence="A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
-        data_names=name_of_source,
         title="question answering",
         metrics=("eval_exact_match", "eval_f1"),
     ),
@@ -203,7 +156,6 @@ SCRIPTS = {
         pipeline="token-classification",
         hub_task="Named entities",
         sentence="A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
-        data_names=custom_or_named,
         title="named entities",
         metrics=("eval_f1", "eval_precision", "eval_recall", "eval_f1_macro"),
     ),
@@ -212,7 +164,6 @@ SCRIPTS = {
         pipeline="multiple-choice",
         hub_task="Multiple choice",
         sentence="A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
-        data_names=custom_or_named,
         title="multiple choice",
         metrics=("eval_accuracy",),
     ),

@@ -31,7 +31,7 @@ class SharedArguments(Flags):
         weight_decay: Decoupled weight decay; biases and LayerNorm are exempt.
         warmup_steps: Length of the linear warm-up: a number of steps or, below 1, a share of all steps.
         max_grad_norm: Global gradient norm to clip to; 0: no clipping.
-        mixed_precision: Type of autocast. auto: bf16 where the machine is clearly faster with it, otherwise no; a run
+        mixed_precision: Type of autocast. auto: bf16 where the hardware multiplies in it, otherwise no; a run
             that is resumed keeps its type. Default: what accelerate launch was configured with, otherwise auto on a CPU
             for fine-tuning and for --recipe fast, and no (float32) for all else.
         logging_steps: Number of steps between two training records.

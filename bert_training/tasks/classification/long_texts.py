@@ -239,7 +239,6 @@ def text_logits(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     columns: Columns,
-    reading: Reading | None = None,
     batch_size: int = 32,
 ) -> tuple[np.ndarray, ReadTexts]:
     """The logits (N, C) of texts or pairs, read as the model was fine-tuned, and how each of them was read.
@@ -249,13 +248,12 @@ def text_logits(
     Args:
         model: a classifier of transformers or of this project, in this process alone.
         columns: N texts or, for pairs, N first and N second texts.
-        reading: default: ``Reading.of_model``.
         batch_size: rows of one forward pass.
 
     Raises:
         ValueError: the texts cannot be read in this way.
     """
-    reading = reading or Reading.of_model(model.config)
+    reading = Reading.of_model(model.config)
     tokenizer = text_tokenizer(tokenizer)
     reading.check(tokenizer, len(columns))
     read = read_texts(columns, tokenizer, reading)
