@@ -78,7 +78,7 @@ def visit(browser, served):
 
     def opened(name):
         page = browser.new_page()
-        page.set_default_timeout(600_000)
+        page.set_default_timeout(120_000)
         page.on("request", lambda request: asked.append(request.url))
         page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
         page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -225,8 +225,9 @@ def test_attention_of_every_head(visit, models):
     page.get_by_label("Layer").select_option("layer 2")
     page.wait_for_function(f"before => {pictures}[0] !== before[0]", arg=before)
     names, weights = readings.attention(open_folder(str(models["pretrained"])), TEXT, None, 2)
-    box = page.locator("canvas").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5)  # the last piece looks at itself
+    picture = page.locator("canvas").first
+    box = picture.bounding_box()
+    picture.hover(position={"x": box["width"] - 5, "y": box["height"] - 5})  # the last piece looks at itself
     shows(page, f"Head 1: {names[-1]} → {names[-1]} {percent(round(float(weights[0, -1, -1]), 4))}")
 
 
