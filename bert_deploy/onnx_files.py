@@ -36,8 +36,12 @@ Compute = Callable[[Batch], Batch]
 
 
 def needed_packages() -> dict[str, str]:
-    """The versions of the packages that the export needs. Raises ModuleNotFoundError if one is not installed."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
+    """The versions of the packages that the export needs. Raises UserError if one is not installed."""
+    try:
+        return {name: importlib.metadata.version(name) for name in PACKAGES}
+    except importlib.metadata.PackageNotFoundError as error:
+        given = 'run pip install "modeling-bert-repro[deploy]"'
+        raise UserError(f"needs the package {error.name}, which is not installed; {given}") from None
 
 
 class _Named(torch.nn.Module):
