@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from bert_training.engine.output_folder import LOCK
+
 # Keys of JSON files and of training_state.pt whose values are times, or are computed from times; also the memory that
 # the system counted, and ``metrics_bytes``, ``metrics_sha256`` and ``checksum``, of records that contain times.
 CLOCK = re.compile(
@@ -19,7 +21,8 @@ OF_THE_CLOCK = ("run.json", "hashes.json", "README.md", "manifest.json")
 
 def names(folder: Path) -> set[str]:
     """The files and folders in a folder, by their relative names; hidden ones as well."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    # A killed process leaves its lock file, which refuses nobody; the next run that holds the lock removes it.
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != LOCK}
 
 
 def content(path: Path) -> Any:
