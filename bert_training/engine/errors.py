@@ -54,7 +54,8 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
     atexit.register(end_without_searching)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # of a stream that is written elsewhere
+                stream.reconfigure(errors="backslashreplace")
     return _status(main, without_memory)
 
 
