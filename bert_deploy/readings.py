@@ -29,6 +29,7 @@ from bert_training.tasks.stored_flags import stored_settings
 from tokenization.errors import UserError
 
 ROWS_AT_ONCE = 8  # of a forward pass; sorted by length, so that little is padding
+GUESSES = 8  # for a missing word
 ATTENTION_PIECES = 64  # in a picture
 POSITIONS = ("start_logits", "end_logits")
 
@@ -165,7 +166,7 @@ class Guess:
 # --- pre-training ----------------------------------------------------------------------------------------
 
 
-def masked_words(opened: OpenedModel, text: str, best: int = 8) -> Steps[list[list[Guess]]]:
+def masked_words(opened: OpenedModel, text: str) -> Steps[list[list[Guess]]]:
     """The most probable pieces for every [MASK] of a text or, left to right, after its end."""
     mask = opened.tokenizer.mask_token_id
     after = NEXT_PIECE in opened.abilities
@@ -174,7 +175,7 @@ def masked_words(opened: OpenedModel, text: str, best: int = 8) -> Steps[list[li
     if not places:
         raise UserError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
     (outputs,) = yield Rows([row])
-    values, ids = _probabilities(_logits(outputs, "prediction_logits")[places]).topk(best)
+    values, ids = _probabilities(_logits(outputs, "prediction_logits")[places]).topk(GUESSES)
     known = len(opened.tokenizer)  # the rows of the network may be more, for example rounded up to a multiple of 8
     names = [
         [str(opened.tokenizer.convert_ids_to_tokens(id_)) if id_ < known else f"(row {id_})" for id_ in row]

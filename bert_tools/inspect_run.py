@@ -40,6 +40,7 @@ MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 Column = tuple[str, str, str]  # a token, its type id, its label
+WIDTH = 100  # of a drawn instance
 INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
 
 
@@ -270,10 +271,8 @@ def _mask_measurements(instances: PretrainingInstances) -> list[Measurement]:
 # --- The instances of a step -------------------------------------------------------------------------------
 
 
-def instance_text(
-    tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], pairs: PairTask | None, width: int = 110
-) -> str:
-    """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
+def instance_text(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], pairs: PairTask | None) -> str:
+    """One row of a batch as text of at most ``WIDTH`` characters a line: columns of token, type id and label.
 
     A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
 
@@ -287,7 +286,7 @@ def instance_text(
     columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), targets, strict=True))
     margin = max(map(len, INSTANCE_ROWS)) + 2
     lines = []
-    for block in _blocks(columns, width - margin):
+    for block in _blocks(columns, WIDTH - margin):
         for number, name in enumerate(INSTANCE_ROWS):
             cells = "".join(column[number].ljust(_width(column)) for column in block)
             lines.append((name.ljust(margin) + cells).rstrip())

@@ -123,13 +123,13 @@ def save_figure(figure: "Figure", path: Path) -> None:
         figure.savefig(draft, dpi=DPI, format="png", metadata={"Software": None})
 
 
-def new_figure(title: str, panels: int, size: tuple[float, float] | None = None) -> tuple["Figure", list["Axes"]]:
-    """A figure with a title and its axes, side by side, without pyplot's global state; ``size`` is in inches."""
+def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
+    """A figure with a title and its axes, side by side, without pyplot's global state."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
-    figure = Figure(figsize=size or (WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
+    figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
     figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 

@@ -54,8 +54,7 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
     atexit.register(end_without_searching)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            with contextlib.suppress(OSError):  # of a stream that is written elsewhere
-                stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace")
     return _status(main, without_memory)
 
 

@@ -31,10 +31,9 @@ from bert_training.inputs.compressed_files import kind_of, numbered_lines
 from bert_training.inputs.rows import KINDS, Column
 from bert_training.inputs.rows import read_rows as read_table
 from bert_training.tasks.cut_texts import rows_around
-from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
+from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY, pieces_of_texts
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
-from tokenization.special_tokens import text_tokenizer
 
 COLUMNS = (Column("first", ("text", "sentence1")), Column("second", ("sentence2",), needed=False))
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
@@ -83,8 +82,8 @@ def read_rows(
     """
     pairs = read_pairs(path)
     place = f"{path}, row " if kind_of(path).lower() in KINDS else f"{path}:"
-    first_pieces = _pieces(tokenizer, [first for first, _ in pairs])
-    second_pieces = _pieces(tokenizer, [second or "" for _, second in pairs])
+    first_pieces = pieces_of_texts(tokenizer, [first for first, _ in pairs])
+    second_pieces = pieces_of_texts(tokenizer, [second or "" for _, second in pairs])
     rows = []
     for number, (first, second, (_, is_pair)) in enumerate(zip(first_pieces, second_pieces, pairs), 1):
         room, length = max_seq_length - (2 if is_pair is None else 3), len(first) + len(second)
@@ -116,13 +115,6 @@ def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
     counts = coverage(tokenizer, (" ".join(filter(None, pair)) for pair in read_pairs(path)))
     return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
-
-
-def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
-    tokenizer = text_tokenizer(tokenizer)
-    for begin in range(0, len(texts), chunk):
-        part = texts[begin : begin + chunk]
-        yield from tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
 
 
 def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, room: int, cut: bool) -> list[Row]:

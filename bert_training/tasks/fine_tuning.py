@@ -86,6 +86,9 @@ class FineTuningTask(Generic[Outcome]):
         network: the class of the network.
 
     Attributes:
+        args, data: the flags, and the rows of every split.
+        problem_type: of a classification, as transformers' configuration names it.
+        teacher: of ``--teacher``; None without one.
         features: the inputs of every split, with the labels and weights of the rows.
         metric: the key of the results by which the best evaluation is chosen.
         training: whether there is training data.
@@ -122,7 +125,7 @@ class FineTuningTask(Generic[Outcome]):
         return {}
 
     def prepare(self, network: PreTrainedModel) -> None:
-        """Make a network, also a teacher, read the inputs as the flags say."""
+        """Change how a network, also a teacher, reads its inputs, or which weights it trains."""
 
     def describe(self, run: Run[Any], model: PreTrainedModel) -> None:
         """Record and print how the data is read; store in the model's config what later commands need."""
@@ -320,8 +323,8 @@ def fine_tune(
             _, outcome = task.evaluate(run, model, best.step)
     seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
     rate = state.totals.steps * size / seconds if seconds else 0
-    results |= {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
-    results |= {"train_steps": total_steps}
+    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
+    results = results | speed | {"train_steps": total_steps}
     return Tuned(model, results, outcome, bool(train), best)
 
 

@@ -29,6 +29,7 @@ from bert_training.inputs.rows import own_files
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
+from tokenization.special_tokens import text_tokenizer
 
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
@@ -108,6 +109,14 @@ def in_chunks(count: int, size: int) -> Iterator[slice]:
         for start in range(0, count, size):
             yield slice(start, start + size)
             bar.update(min(size, count - start))
+
+
+def pieces_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the ids of every text, without special tokens. A "[SEP]" in a text is five ordinary characters."""
+    tokenizer = text_tokenizer(tokenizer)
+    for part in in_chunks(len(texts), 1000):
+        coded = tokenizer(texts[part], add_special_tokens=False, split_special_tokens=True, verbose=False)
+        yield from coded["input_ids"]
 
 
 def record_origin(

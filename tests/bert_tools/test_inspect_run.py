@@ -229,7 +229,7 @@ def example(text, folder):
     batch = instances.batch(0, 4)
     rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(4)]
     chosen = [next(row for row in rows if row["next_sentence_label"] == label) for label in (0, 1)]
-    return "\n\n".join(instance_text(tokenizer, row, NEXT_SENTENCE, 100) for row in chosen)
+    return "\n\n".join(instance_text(tokenizer, row, NEXT_SENTENCE) for row in chosen)
 
 
 def test_the_documented_example_is_what_the_code_makes(tmp_path):

@@ -24,8 +24,7 @@ from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.atomic import whole_file
 from bert_training.tasks.cut_texts import rows_around
 from bert_training.tasks.ner.metrics import entities, span_scores, word_scores
-from bert_training.tasks.task_data import in_chunks
-from tokenization.special_tokens import text_tokenizer
+from bert_training.tasks.task_data import pieces_of_texts
 
 PLAIN = "plain"  # the scheme of tags that are classes of words and not those of spans
 
@@ -167,7 +166,8 @@ def build_rows(
     A sentence that is longer than a row is split into parts of up to half a row, each with the context around it.
     """
     room = max_seq_length - 2
-    pieces = _pieces(split, tokenizer)
+    distinct = list(dict.fromkeys(split.words))
+    pieces = dict(zip(distinct, pieces_of_texts(tokenizer, distinct)))
     unknown = sum(not pieces[word] for word in split.words)
     cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
     rows = Rows([], [], [], unknown)
@@ -192,18 +192,6 @@ def build_rows(
             rows.positions.append(starts[words] - first + 1)
         done += len(ids)
     return rows
-
-
-def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
-    """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
-    tokenizer = text_tokenizer(tokenizer)
-    words = list(dict.fromkeys(split.words))
-    pieces: dict[str, list[int]] = {}
-    for places in in_chunks(len(words), chunk):
-        part = words[places]
-        coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        pieces.update(zip(part, coded["input_ids"]))
-    return pieces
 
 
 def _parts(sentences: np.ndarray, starts: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
