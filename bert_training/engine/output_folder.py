@@ -59,17 +59,20 @@ def is_main_process() -> bool:
     return get_int_from_env(ranks, 0) == 0
 
 
-def lock_output_dir(folder: str | Path) -> None:
+def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
     """Create the folder and keep all other processes out of it, until ``unlock_output_dir`` or the end of this process.
 
     Only the main process does it.
+
+    Args:
+        wait: wait until another process has left it.
 
     Raises:
         ValueError: another process is at work there.
     """
     make_folder(Path(folder))
     busy = f"--output_dir {folder}: another process is at work there; wait until it has ended, or give another folder"
-    hold(Path(folder, LOCK), busy)
+    hold(Path(folder, LOCK), busy, wait)
 
 
 def unlock_output_dir(folder: str | Path) -> None:

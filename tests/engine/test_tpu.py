@@ -10,6 +10,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 
+from bert_training.engine.checkpoint import UNKNOWN, prepared_state
 from bert_training.engine.tpu import broadcast_object_list, gather_object, weights_to_save
 from modeling_bert_repro import BertForMaskedLM
 from tests.helpers.small_networks import small_config
@@ -57,6 +58,21 @@ def test_a_process_alone_keeps_its_objects():
     assert gather_object(objects) == objects
     broadcast_object_list(objects)
     assert objects == [Window(["own"])]
+
+
+def test_weights_that_moving_has_untied_are_tied_again():
+    model = BertForMaskedLM(small_config())
+
+    def prepare(network, optimizer):
+        network.cls.predictions.decoder.weight = torch.nn.Parameter(
+            network.get_input_embeddings().weight.detach().clone()
+        )
+        return network, optimizer
+
+    accelerator = SimpleNamespace(prepare=prepare, unwrap_model=lambda network: network)
+    run = SimpleNamespace(accelerator=accelerator, device=torch.device("xla"))
+    state = prepared_state(run, model, None, None, 1, UNKNOWN)
+    assert state.model.cls.predictions.decoder.weight is model.get_input_embeddings().weight
 
 
 def test_tied_weights_are_written_once_from_a_tpu():

@@ -77,8 +77,6 @@ def fork(request: dict[str, Any], output: int, environment: dict[str, str], grou
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        # The streams that were there remember whether their old files could be sought in.
-        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115 - for the whole fork
         status = work(request, environment)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -49,12 +49,16 @@ def test_evaluation_alone_applies_the_stored_threshold_unless_another_is_given(
     assert stored not in (0.0, 0.05, 0.1)  # the run that found it had been given 0.05
     argv = ["--model_name_or_path", str(finished_2), "--output_dir", str(tmp_path / "run"), *LENGTHS]
     argv += ["--validation_file", str(squad_files / "dev2.json"), "--version_2_with_negative"]
+    argv += ["--test_file", str(squad_files / "dev2.json")]
     run_squad.main([*argv, *([] if given is None else ["--null_score_diff_threshold", str(given)])])
     used = stored if given is None else given
     expected = {id_: "" if odds[id_] > used else spans[id_] for id_ in spans}
     assert read(tmp_path / "run", "predictions.json") == expected
     before, after = read(finished_2, "all_results.json"), read(tmp_path / "run", "all_results.json")
-    assert before.keys() == after.keys()
+    tested = {name for name in after if name.startswith("test_")}
+    assert before.keys() == after.keys() - tested and after["test_f1"] == after["eval_f1"]
+    # A threshold is never found on test data.
+    assert not [name for name in tested if "best_" in name or "at_" in name or "threshold" in name]
     other = {"eval_exact", "eval_f1", "eval_exact_match"} | {name for name in after if "Ans_" in name}
     same = [name for name in after if name.startswith("eval_") and name not in other]
     assert {name: after[name] for name in same} == {name: before[name] for name in same}

@@ -142,6 +142,8 @@ def limit_at_moment(trace: str, number: int, size: int, kill: bool) -> None:
     for descriptor in (1, 2):
         os.dup2(pipe.stdin.fileno(), descriptor)
     pipe.stdin.close()
+    # The streams that were there remember that one can seek in their old file.
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
     if kill:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
