@@ -14,6 +14,7 @@ import numpy as np
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from bert_deploy.export_record import EXPORT
 from bert_deploy.onnx_files import TORCH, load_exported
 from bert_training.inputs.flags import objectives
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN
@@ -100,6 +101,8 @@ def open_folder(name: str, backend: str = TORCH, dtype: str = FLOAT32) -> Opened
             tokenizer, or the weights are not safetensors.
     """
     folder = Path(name)
+    if backend == TORCH and (folder / EXPORT).is_file():
+        raise UserError(f"{name} is an export without weights for torch; bert-repro serve opens it with --backend onnx")
     if backend == TORCH or not folder.is_dir():
         check_model_name(str(folder.absolute()), "--model")
     architecture = _architecture(folder)
