@@ -51,8 +51,8 @@ def stock_logits(folder, name, *texts, **options):
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 def test_masked_words_are_those_of_the_fill_mask_pipeline(opened, folders, name):
-    found = alone(readings.masked_words, opened(name), MASKED, best=5)
-    expected = pipeline("fill-mask", model=str(folders(name)), top_k=5)(MASKED)
+    found = alone(readings.masked_words, opened(name), MASKED)
+    expected = pipeline("fill-mask", model=str(folders(name)), top_k=readings.GUESSES)(MASKED)
     assert len(found) == len(expected) == 2
     for guesses, entries in zip(found, expected):
         assert [guess.text for guess in guesses] == [entry["token_str"].replace(" ", "") for entry in entries]
@@ -133,10 +133,10 @@ def test_a_class_is_read_from_the_last_token(opened, folders):
 
 
 def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
-    found = alone(readings.masked_words, opened("BertForMaskedLM", is_decoder=True), TEXT, best=4)
+    found = alone(readings.masked_words, opened("BertForMaskedLM", is_decoder=True), TEXT)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders("BertForMaskedLM", is_decoder=True))
     logits = stock_logits(folders("BertForMaskedLM", is_decoder=True), "BertForMaskedLM", TEXT).logits
-    values, ids = logits[0, -2].softmax(-1).topk(4)  # the last position is that of [SEP]
+    values, ids = logits[0, -2].softmax(-1).topk(readings.GUESSES)  # the last position is that of [SEP]
     assert [guess.text for guess in found[0]] == tokenizer.convert_ids_to_tokens(ids.tolist())
     assert [guess.probability for guess in found[0]] == pytest.approx(values.tolist(), rel=1e-4)
 
