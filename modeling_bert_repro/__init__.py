@@ -18,7 +18,7 @@ from .pretraining_heads import (
     BertForPreTrainingOutput,
 )
 
-__version__ = "0.1.0"  # written only here; pyproject.toml reads it
+__version__ = "1.0.0"  # written only here; pyproject.toml reads it
 
 __all__ = [
     "BertForMaskedLM",
