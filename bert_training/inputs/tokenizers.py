@@ -113,7 +113,10 @@ def check_place(name: str, flag: str = "") -> None:
     """
     path = Path(name)
     is_file = path.is_file() or bool(path.name and path.with_name(f"{path.name}.index").is_file())
-    if not path.is_dir() and (is_file or path.is_absolute() or len(path.parts) > 2 or path.parts[:1] in ((), ("..",))):
+    # Without a network, asking the Hub for a mistyped folder takes minutes; runs/x beside a folder runs is mistyped.
+    beside = len(path.parts) == 2 and path.parent.is_dir()
+    local = path.is_absolute() or name.startswith(".") or len(path.parts) > 2 or path.parts == ()
+    if not path.is_dir() and (is_file or local or beside):
         raise UserError(
             f"{flag} {name}: expected a folder, or a name on the Hub; there is no such folder. An older checkpoint is "
             f"converted first (bert-repro convert {name} FOLDER)".strip()

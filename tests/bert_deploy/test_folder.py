@@ -73,8 +73,10 @@ def refused(folder) -> str:
     return str(error.value)
 
 
-def test_what_is_no_folder_of_a_model(tmp_path):
-    assert "there is no such folder" in refused(tmp_path / "absent")
+def test_what_is_no_folder_of_a_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    for absent in (tmp_path / "absent", "./absent", f"{tmp_path.name}/absent"):
+        assert "there is no such folder" in refused(absent)
     assert "it has no config.json" in refused(tmp_path)
     (tmp_path / "export.json").write_text("{}")
     assert "serve opens it with --backend onnx" in refused(tmp_path)
