@@ -39,8 +39,8 @@ from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.windows import check_lengths
 from bert_training.tasks.stored_flags import stored_length, stored_settings
 from modeling_bert_repro import lstm_heads
+from tokenization.bert_tokenizer import check_special_tokens, text_tokenizer
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens, text_tokenizer
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
 WHOLE = (
     *(HUB_NAMES, "hub_model_id", "dataset_config_name", "text_column", "label_column", "text_columns"),
     *("id_column", "weight_column", "group_column", "divided", "label_separator", "metric_for_best_model"),
-    *("labels", "class_names", "weights_of_classes", "tag_names", "coverage", "device", "versions", "metric"),
+    *("labels", "class_names", "weights_of_classes", "tag_names", "device", "versions", "metric"),
 )
 # The configurations of a model and of a tokenizer, and the names of files that older versions of transformers
 # wrote into them.

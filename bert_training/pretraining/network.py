@@ -45,8 +45,8 @@ from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.masking import check_masking
 from bert_training.pretraining.teacher import check_teacher, learn_from_teacher, remove_projection
+from tokenization.bert_tokenizer import check_special_tokens
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens
 
 # --- weights that a checkpoint lacks ---------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from bert_training.tasks.loss_weights import (
     with_loss_weights,
 )
 from bert_training.tasks.task_data import ProblemType
-from tokenization.special_tokens import text_tokenizer
+from tokenization.bert_tokenizer import text_tokenizer
 
 
 @dataclass
