@@ -28,8 +28,8 @@ from bert_training.inputs.flags.scripts import (
     NEXT_PIECE,
     NEXT_SENTENCE,
 )
-from bert_training.inputs.json_files import fields_of, read_object
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
+from bert_training.inputs.reading import fields_of, read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16

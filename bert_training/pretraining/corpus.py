@@ -23,7 +23,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import damage
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from tokenization.bert_tokenizer import tokenizer_sha256
 from tokenization.errors import UserError
 

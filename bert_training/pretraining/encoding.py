@@ -31,9 +31,8 @@ from joblib.externals.loky import ProcessPoolExecutor
 from tqdm import tqdm
 
 from bert_training.files.hashing import unchanged
-from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of
-from bert_training.inputs.text_forms import Reading
-from bert_training.inputs.texts import json_rows, read_lines, reading_of, row_lines, text_kind, without_empty
+from bert_training.inputs.reading import PACKED, decoded_lines, kind_of
+from bert_training.inputs.texts import Reading, json_rows, read_lines, reading_of, row_lines, text_kind, without_empty
 from bert_training.pretraining.sentences import split_sentences
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import count_words

@@ -19,10 +19,10 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import UnchangedFiles
-from bert_training.files.process import usable_cores
-from bert_training.inputs.compressed_files import PACKED, without_query
+from bert_training.files.processes import usable_cores
 from bert_training.inputs.flags.phases import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.reading import PACKED, without_query
 from bert_training.inputs.texts import Documents, Entry, is_pattern
 from bert_training.pretraining.build_corpus import build_corpus, check_made_from, plan_corpus
 from bert_training.pretraining.corpus import Corpus

@@ -20,8 +20,8 @@ from bert_training.files.atomic import make_folder, new_folder, remove_folder, w
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.json_files import read_object
 from bert_training.inputs.models import bert_config, check_length
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer
 from bert_training.pretraining.encoding import Side
 from bert_training.pretraining.masking import FOR_CHINESE

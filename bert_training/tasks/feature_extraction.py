@@ -27,7 +27,7 @@ from transformers.utils import ModelOutput
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.atomic import whole_file
-from bert_training.inputs.compressed_files import kind_of, numbered_lines
+from bert_training.inputs.reading import kind_of, numbered_lines
 from bert_training.inputs.rows import KINDS, Column
 from bert_training.inputs.rows import read_rows as read_table
 from bert_training.tasks.cut_texts import rows_around

@@ -22,9 +22,9 @@ from bert_training.engine.best import deciding_metric
 from bert_training.engine.checkpoint import Origin
 from bert_training.engine.run import Run
 from bert_training.files.atomic import whole_file
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.rows import own_files
 from tokenization.bert_tokenizer import text_tokenizer, tokenizer_sha256
 from tokenization.coverage import coverage
