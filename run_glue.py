@@ -42,7 +42,7 @@ from transformers import PreTrainedModel
 import modeling_bert_repro
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import nothing_to_do
+from bert_training.engine.run import nothing_to_do
 from bert_training.inputs.models import open_model
 from bert_training.tasks.classification.evaluation import Classifier
 from bert_training.tasks.classification.labelled_texts import ClassificationData

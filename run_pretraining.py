@@ -46,7 +46,7 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, linear_schedule
-from bert_training.engine.output_folder import nothing_to_do
+from bert_training.engine.run import nothing_to_do
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.evaluation import Progress
 from bert_training.pretraining.network import begin, build_pretraining_network, save_results

@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 from bert_training.engine.errors import report_errors
 from bert_training.engine.launch import start_run
-from bert_training.engine.output_folder import nothing_to_do
+from bert_training.engine.run import nothing_to_do
 from bert_training.inputs.models import open_model
 from bert_training.tasks.fine_tuning import Tune, build_task_network, fine_tune, finish
 from bert_training.tasks.seeds import run_all

@@ -33,9 +33,9 @@ from transformers import (
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
-from bert_training.inputs.compressed_files import numbered_lines
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.models import check_fit, checkpoint_config
+from bert_training.inputs.reading import numbered_lines
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compute_in_bfloat16, warning_of

@@ -47,8 +47,8 @@ from bert_training.files.atomic import check_free, json_text, make_folder, new_f
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import ENCODER, HEADS, SCRIPTS
-from bert_training.inputs.json_files import read_object
 from bert_training.inputs.models import check_fit, checkpoint_config
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.embedding_modules import LIMITS, MODULE_LIST, embedding_modules, write_files
 from bert_training.networks.initial_weights import load_network, weights_sha256

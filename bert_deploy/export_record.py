@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_training.cards.markdown import plain
 from bert_training.files.hashing import digest
-from bert_training.inputs.json_files import read_record
+from bert_training.inputs.reading import read_record
 from tokenization.errors import UserError
 
 EXPORT, CHECKSUM = "export.json", "checksum"

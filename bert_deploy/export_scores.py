@@ -26,7 +26,7 @@ from bert_training.engine.best import goodness
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.tasks.classification.long_texts import pooled
 from bert_training.tasks.classification.multi_label_scores import gives, probabilities, stored_thresholds
 from bert_training.tasks.classification.scores import value_of

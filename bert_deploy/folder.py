@@ -28,8 +28,8 @@ from bert_training.inputs.flags.scripts import (
     NEXT_PIECE,
     NEXT_SENTENCE,
 )
-from bert_training.inputs.json_files import fields_of, read_object
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
+from bert_training.inputs.reading import fields_of, read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
@@ -39,8 +39,8 @@ from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.windows import check_lengths
 from bert_training.tasks.stored_flags import stored_length, stored_settings
 from modeling_bert_repro import lstm_heads
+from tokenization.bert_tokenizer import check_special_tokens, text_tokenizer
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens, text_tokenizer
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,10 @@ from bert_training.cards.curves import CURVES
 from bert_training.cards.metrics import percent_factor
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import FOLDERS, HASHES, checksums, sha256
-from bert_training.inputs.flags.natures import EVALUATION, STORED, natures
-from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.parsing import EVALUATION, STORED, command_parser, natures
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
-from bert_training.inputs.json_files import RESULTS, finished_hashes, read_object
+from bert_training.inputs.reading import RESULTS, finished_hashes, read_object
 from bert_training.record import RUN, SUMMARY, Record, read_summary
 from bert_training.tasks.classification.scores import value_of
 from tokenization.errors import UserError

@@ -36,7 +36,7 @@ from bert_training.inputs.flags.phases import Phase, phases_in_words, phases_of,
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES
 from bert_training.inputs.flags.recipes import FAST, short_to_long
 from bert_training.inputs.flags.scripts import path_of
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.tokenizers import load_tokenizer
 from tokenization.errors import UserError
 

@@ -6,7 +6,7 @@ The command that is started again makes only the shards that are missing. For ma
 executors of datatrove: examples/datatrove_corpus.py.
 """
 
-from bert_training.files.process import usable_cores
+from bert_training.files.processes import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import load_tokenizer

@@ -29,13 +29,10 @@ from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.masking import continuation_pieces
 from bert_training.pretraining.segments import EpochPlan
 from bert_training.pretraining.text import open_training_corpora
-from bert_training.pretraining.tokenizer import coverage_of_corpus
 from bert_training.record import RUN, Record
-from tokenization.coverage import Coverage
 from tokenization.errors import UserError
 
 OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
-KEEP_ACCENTS = "learn one with bert-repro vocabulary --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _STEPS = 1000  # of a phase, whose instances are counted by source
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
@@ -65,7 +62,7 @@ def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -
     coverage = used_share(instances)
     measurements = [
         *_corpus_measurements(corpus, continuation_pieces(tokenizer)),
-        *_coverage_measurements(coverage_of_corpus(corpus, tokenizer)),
+        _unknown(int(corpus.unigrams[tokenizer.unk_token_id]) / corpus.num_tokens),
         Measurement(
             "text used",
             f"{coverage:.1%} of the tokens occur in an epoch as A or as the B that follows it; fine above 80 %",
@@ -85,16 +82,11 @@ def audit(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase) -
     return measurements, lengths
 
 
-def _coverage_measurements(counts: Coverage) -> list[Measurement]:
-    """Measurements of what the tokenizer loses of the text."""
-    unknown = f"{counts.summary()}{f', such as {counts.unknown!r}' if counts.unknown else ''}; fine below 1 %"
-    if not counts.is_known:
-        unknown += f"; {counts.remedies(OTHER_VOCABULARY)}"
-    measurements = [Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01)]
-    stripped = f"accents or vowel signs are stripped from {counts.stripping.text()}; fine below 1 %"
-    if counts.stripping.matters:
-        stripped += f"; {KEEP_ACCENTS}"
-    return [*measurements, Measurement("accents", stripped, not counts.stripping.matters)]
+def _unknown(share: float) -> Measurement:
+    """What the vocabulary lacks of the text."""
+    good = share < 0.01
+    remedy = "" if good else f"; {OTHER_VOCABULARY}"
+    return Measurement("unknown", f"[UNK] is {share:.1%} of the tokens; fine below 1 %{remedy}", good)
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measurement]:

@@ -17,8 +17,8 @@ from transformers import BertConfig
 
 from bert_tools.tensorflow_checkpoint import TensorFlowCheckpoint
 from bert_training.files.hashing import is_plain_name
-from bert_training.inputs.json_files import read_json, read_object
 from bert_training.inputs.models import check_fields, lacks_weights
+from bert_training.inputs.reading import read_json, read_object
 from tokenization.errors import UserError
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.

@@ -35,7 +35,7 @@ from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.objectives import NEXT_SENTENCE, objective_of
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.flags.scripts import SCRIPTS
-from bert_training.inputs.json_files import RESULTS, read_events
+from bert_training.inputs.reading import RESULTS, read_events
 from bert_training.record import SUMMARY, Record, read_summary
 from bert_training.tasks.classification.glue import positive_of, title_of
 from bert_training.tasks.classification.scores import metric_prefix

@@ -17,7 +17,7 @@ from typing import Any
 
 from bert_tools.extension import add_extension_flags, extend_from_flags
 from bert_training.files.atomic import make_folder
-from bert_training.files.process import usable_cores
+from bert_training.files.processes import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY

@@ -15,7 +15,7 @@ from typing import Any
 
 from bert_training.files.atomic import json_text, write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
-from bert_training.inputs.json_files import RESULTS, check_format, read_record
+from bert_training.inputs.reading import RESULTS, check_format, read_record
 from tokenization.errors import UserError
 
 RUN = "run.json"

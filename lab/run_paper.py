@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bert_training.engine.errors import report_errors
-from bert_training.engine.output_folder import lock_output_dir, unlock_output_dir
+from bert_training.engine.run import lock_output_dir, unlock_output_dir
 from bert_training.files.atomic import write_json
 from bert_training.inputs.flags.parsing import parse_arguments
 from lab.paper.data import PaperArguments, checksums_of, find_tasks, find_text, prepare, scale_of

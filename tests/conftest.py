@@ -27,7 +27,7 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
-from bert_training.files import locks
+from bert_training.files import processes as locks
 from modeling_bert_repro import fast_dropout, fast_path
 from tests.helpers.words import WORDS, sentence
 

@@ -1,10 +1,14 @@
-"""Make a BertTokenizer of transformers from a vocabulary, and save it with its vocab.txt."""
+"""Make a BertTokenizer of transformers from a vocabulary, save it with its vocab.txt, and know it by its content."""
 
+import copy
+import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import transformers
 from tokenizers.models import WordPiece
 
@@ -180,3 +184,79 @@ def build_tokenizer(
         model_max_length=model_max_length,
         **present,
     )
+
+
+# --- the content of a tokenizer --------------------------------------------------------------------------------------
+
+
+def tokenizer_json(tokenizer: transformers.PreTrainedTokenizerBase) -> str:
+    """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a ``backend_tokenizer``.
+
+    Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
+
+    Raises:
+        ValueError: it has none.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise UserError(
+            f"expected a fast tokenizer, which has a tokenizer.json, got {type(tokenizer).__name__}; give another with "
+            "--tokenizer_name"
+        )
+    content = json.loads(backend.to_str())
+    content["truncation"] = content["padding"] = None
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)
+
+
+def tokenizer_sha256(tokenizer: transformers.PreTrainedTokenizerBase) -> str:
+    """SHA-256 of ``tokenizer_json``, by which a corpus and a checkpoint recognise their tokenizer."""
+    return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()
+
+
+# --- special tokens --------------------------------------------------------------------------------------------------
+
+# purpose of a special token: (its attribute in transformers, its usual spelling)
+NEEDED_TOKENS = {
+    "padding": ("pad_token", "[PAD]"),
+    "text that the vocabulary cannot spell": ("unk_token", "[UNK]"),
+    "the beginning of every input": ("cls_token", "[CLS]"),
+    "the end of every segment": ("sep_token", "[SEP]"),
+    "masked-language modelling": ("mask_token", "[MASK]"),
+}
+
+
+def check_special_tokens(tokenizer: transformers.PreTrainedTokenizerBase, masking: bool = False) -> None:
+    """Check that the tokenizer has [PAD], [UNK], [CLS] and [SEP] and, with ``masking``, [MASK].
+
+    Raises:
+        ValueError: one of them is missing.
+    """
+    for purpose, (name, spelling) in NEEDED_TOKENS.items():
+        if not getattr(tokenizer, name) and (masking or name != "mask_token"):
+            raise UserError(
+                f"the tokenizer has no {spelling}, which {purpose} needs; take one whose vocabulary has a row for it, "
+                "or learn one with bert-repro vocabulary"
+            )
+
+
+def text_tokenizer(tokenizer: transformers.PreTrainedTokenizerBase) -> transformers.PreTrainedTokenizerBase:
+    """A tokenizer for texts that are encoded with ``split_special_tokens=True``.
+
+    That option makes ordinary text of every special token: of BERT's own marks, such as a "[SEP]" that somebody wrote,
+    but also of tokens that the user has added as special ones, such as "[E1]", whose embeddings would never be trained.
+    With the returned tokenizer, it only concerns BERT's marks.
+
+    Returns:
+        A copy whose added tokens, except BERT's marks, are no special ones; ``tokenizer`` itself if there are none. For
+        encoding only: its ``tokenizer.json`` would differ.
+    """
+    backend = tokenizer.backend_tokenizer
+    marks = {str(getattr(tokenizer, name)) for name, _ in NEEDED_TOKENS.values()}
+    if all(token.content in marks or not token.special for token in backend.get_added_tokens_decoder().values()):
+        return tokenizer
+    rules = json.loads(backend.to_str())
+    for token in rules["added_tokens"]:
+        token["special"] = token["content"] in marks
+    reader = copy.deepcopy(tokenizer)
+    reader._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(rules))
+    return reader

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from .coverage import MAX_WORD_LENGTH, NEGLIGIBLE, lost_characters, strip_words
+from .coverage import MAX_WORD_LENGTH, strip_words
 from .errors import UserError
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ def train_wordpiece(
         pieces = learn(_larger_alphabet(words, characters, vocab_size - len(pieces)))
     if len(pieces) < vocab_size:
         logger.warning("the text gave %d rows, fewer than the %d asked for", len(pieces), vocab_size)
-    for sentence in lost_characters(words, pieces):
-        logger.warning("%s", sentence)
     if output_dir is not None:
         from .bert_tokenizer import build_tokenizer
 
@@ -111,47 +109,23 @@ def train_wordpiece(
     return pieces
 
 
-def counting_rules(
-    do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
-) -> tuple[bool, bool | None, bool]:
-    """The arguments that ``train_wordpiece`` gives to ``count``, for its own arguments of these names.
-
-    Whether accents are stripped is decided by the words, so they are counted with their accents until then.
-    """
-    undecided = do_lower_case and strip_accents is None
-    return do_lower_case, False if undecided else strip_accents, tokenize_chinese_chars
-
-
 def _words_and_accents(
     count: CountsWords, do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
 ) -> tuple[Counter[str], bool | None]:
     """(the words of the texts, whether accents are stripped: None means the value of ``do_lower_case``)."""
-    words = count(*counting_rules(do_lower_case, strip_accents, tokenize_chinese_chars))
-    if not do_lower_case:
+    undecided = do_lower_case and strip_accents is None  # the words decide, so they are counted with their accents
+    words = count(do_lower_case, False if undecided else strip_accents, tokenize_chinese_chars)
+    if not undecided:
         return words, strip_accents
-    undecided = strip_accents is None
-    if (share := _share(words, [word for word in words if "ı" in word])) >= NEGLIGIBLE:
-        logger.warning(
-            "%.1f%% of the words have the letter ı, but lower-casing turns I into i, never into ı as in Turkish; "
-            "--do_lower_case false keeps the case",
-            100 * share,
-        )
-    if undecided:
-        stripped, stripping = strip_words(words, tokenize_chinese_chars)
-        if not stripping.matters:
-            return stripped, None
-        strip_accents = False
-        logger.warning(
-            "accents and vowel signs are kept, because stripping them would change %s; bert-repro vocabulary "
-            "--strip_accents true strips them all the same",
-            stripping.text(),
-        )
-    return words, strip_accents
-
-
-def _share(words: Counter[str], some: Iterable[str]) -> float:
-    """The share of the occurrences of all words that are those of ``some`` words."""
-    return sum(words[word] for word in some) / max(1, words.total())
+    stripped, stripping = strip_words(words, tokenize_chinese_chars)
+    if not stripping.matters:
+        return stripped, None
+    logger.warning(
+        "accents and vowel signs are kept, because stripping them would change %s; bert-repro vocabulary "
+        "--strip_accents true strips them all the same",
+        stripping.text(),
+    )
+    return words, False
 
 
 def _save(tokenizer: "BertTokenizer", folder: Path) -> None:

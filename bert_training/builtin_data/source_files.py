@@ -16,7 +16,7 @@ from typing import Any
 
 from bert_training.builtin_data import docstrings
 from bert_training.builtin_data.docstrings import Docstring, Parameter
-from bert_training.files.process import usable_cores
+from bert_training.files.processes import usable_cores
 
 SKIPPED_FOLDERS = {
     "benchmarks",

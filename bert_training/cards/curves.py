@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_training.cards.metrics import METRICS, held_out_files, percent_factor
 from bert_training.files.atomic import whole_file
-from bert_training.inputs.json_files import read_events
+from bert_training.inputs.reading import read_events
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:  # a run does without matplotlib

@@ -30,7 +30,7 @@ from bert_training.cards.publishing import CONFIGS, published, published_card, p
 from bert_training.files.atomic import json_text
 from bert_training.files.hashing import HASHES, MODULES, hashes_record, is_plain_name, sha256
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.json_files import fields_of, read_json
+from bert_training.inputs.reading import fields_of, read_json
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 

@@ -23,11 +23,11 @@ from bert_training.cards.publishing import GLUE, HUB_NAMES, published, published
 from bert_training.files.atomic import write_text
 from bert_training.inputs.flags import fine_tuning
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, SPECIAL_TOKENS, head_of, stride_of
-from bert_training.inputs.flags.natures import CARD
 from bert_training.inputs.flags.objectives import objective_of
+from bert_training.inputs.flags.parsing import CARD
 from bert_training.inputs.flags.phases import phases_of, with_steps
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
-from bert_training.inputs.json_files import fields_of, read_events
+from bert_training.inputs.reading import fields_of, read_events
 from bert_training.record import Record
 
 BUILTIN = "documentation carried by this Python installation"

@@ -6,22 +6,19 @@ slash or backslash is published, also of flags and facts that are added later. K
 the run recorded when it began, and what WHOLE lists. The files of the run keep the full paths, by which it is resumed.
 """
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bert_training.inputs.compressed_files import without_query
+from bert_training.inputs.reading import without_query
 
 HUB_NAMES = "hub_names"  # the fact of run.json: which values of flags are names on the Hub
-ON_THE_HUB = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
-MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")
 GLUE = "nyu-mll/glue"  # read for --task_name without files, which no flag names
 # Flags and facts that are no paths, and in which a slash means something else.
 WHOLE = (
     *(HUB_NAMES, "hub_model_id", "dataset_config_name", "text_column", "label_column", "text_columns"),
     *("id_column", "weight_column", "group_column", "divided", "label_separator", "metric_for_best_model"),
-    *("labels", "class_names", "weights_of_classes", "tag_names", "coverage", "device", "versions", "metric"),
+    *("labels", "class_names", "weights_of_classes", "tag_names", "device", "versions", "metric"),
 )
 # The configurations of a model and of a tokenizer, and the names of files that older versions of transformers
 # wrote into them.
@@ -34,14 +31,6 @@ def without_folders(text: str) -> str:
     """What follows the last slash or backslash that does not end the text."""
     kept = text.rstrip("/\\")
     return re.split(r"[/\\]", kept)[-1] if kept else text[:1]
-
-
-def names_on_hub(flags: Mapping[str, Any]) -> list[str]:
-    """The values of flags that are names on the Hub and not, at this moment, folders or files here."""
-    values = {flags.get(name) for name in MAY_BE_ON_THE_HUB}
-    names = (name for name in values if isinstance(name, str) and ON_THE_HUB.fullmatch(name))
-    # Of a checkpoint of TensorFlow, the common beginning of its files is given.
-    return sorted(name for name in names if not (os.path.exists(name) or os.path.exists(f"{name}.index")))
 
 
 def published(run: dict) -> dict:

@@ -22,15 +22,14 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.errors import is_out_of_memory
-from bert_training.engine.run import Run, finite
-from bert_training.engine.tpu import gather_object, state_to_save, weights_to_save
+from bert_training.engine.run import Run, finite, gather_object, state_to_save, weights_to_save
 from bert_training.files import atomic
 from bert_training.files.atomic import DiskError, damage, remove_folder
 from bert_training.files.hashing import checksums
-from bert_training.inputs.flags.natures import EVALUATION, FIXED, FREE
+from bert_training.inputs.flags.parsing import EVALUATION, FIXED, FREE
 from bert_training.inputs.flags.scripts import chooses_best, flags_with
 from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.inputs.json_files import FORMAT, check_format
+from bert_training.inputs.reading import FORMAT, check_format
 from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.errors import UserError
 

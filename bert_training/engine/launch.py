@@ -11,6 +11,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -26,16 +27,14 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import logging
 
 from bert_training.cards.hub_upload import check_access
-from bert_training.cards.publishing import HUB_NAMES, names_on_hub, published
-from bert_training.engine.output_folder import check_output_dir, is_finished, lock_output_dir
-from bert_training.engine.run import Run
-from bert_training.engine.tpu import broadcast_object_list, has_tpu
+from bert_training.cards.publishing import HUB_NAMES, published
+from bert_training.engine.run import Run, broadcast_object_list, check_output_dir, has_tpu, is_finished, lock_output_dir
 from bert_training.inputs.flags.parsing import config_facts
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import recipe_text
 from bert_training.inputs.flags.scripts import script_of
 from bert_training.inputs.flags.shared import NONE, SharedArguments
-from bert_training.inputs.json_files import FORMAT
+from bert_training.inputs.reading import FORMAT
 from bert_training.record import RUN, Record
 from tokenization.errors import UserError
 
@@ -333,6 +332,18 @@ def check_launch(accelerator: Accelerator) -> None:
 
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
+
+
+ON_THE_HUB = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?", re.ASCII)
+MAY_BE_ON_THE_HUB = ("model_name_or_path", "tokenizer_name", "dataset_name", "teacher")
+
+
+def names_on_hub(flags: Mapping[str, Any]) -> list[str]:
+    """The values of flags that are names on the Hub and not, at this moment, folders or files here."""
+    values = {flags.get(name) for name in MAY_BE_ON_THE_HUB}
+    names = (name for name in values if isinstance(name, str) and ON_THE_HUB.fullmatch(name))
+    # Of a checkpoint of TensorFlow, the common beginning of its files is given.
+    return sorted(name for name in names if not (os.path.exists(name) or os.path.exists(f"{name}.index")))
 
 
 def versions() -> dict[str, str]:

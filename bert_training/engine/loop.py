@@ -20,8 +20,7 @@ from accelerate.utils import DistributedType
 
 from bert_training.engine.batches import is_labelled, num_examples
 from bert_training.engine.checkpoint import TrainingState, save_checkpoint
-from bert_training.engine.run import Run
-from bert_training.engine.signals import STOPPED, StopSignals
+from bert_training.engine.run import STOPPED, Run, StopSignals
 from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this

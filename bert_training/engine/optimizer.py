@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
-from bert_training.engine.tpu import has_tpu
+from bert_training.engine.run import has_tpu
 from tokenization.errors import UserError
 
 # Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.

@@ -15,8 +15,7 @@ from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import Features, deal_batches
 from bert_training.engine.loop import in_float32, labelled_items
-from bert_training.engine.run import Run
-from bert_training.engine.tpu import gather_object
+from bert_training.engine.run import Run, gather_object
 from bert_training.inputs.flags.shared import SharedArguments
 
 

@@ -15,7 +15,7 @@ that is cut short as a word without a tag.
 import re
 from pathlib import Path
 
-from bert_training.inputs.compressed_files import numbered_lines
+from bert_training.inputs.reading import numbered_lines
 from bert_training.inputs.rows import Rows, check_rows, facts_of
 from tokenization.errors import UserError
 

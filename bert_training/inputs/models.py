@@ -19,14 +19,14 @@ from transformers.utils import (
 )
 
 from bert_training.files.hashing import is_plain_name
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.pretraining import CONFIG_SIZES, ROUNDED_TO
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.rows import nfc
 from bert_training.inputs.tokenizers import check_place, chosen_tokenizer
+from tokenization.bert_tokenizer import check_special_tokens
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens
 
 # The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)

@@ -29,8 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_training.files.hashing import digest, sha256
-from bert_training.inputs.compressed_files import kind_of, open_packed, parquet_file, read_text
-from bert_training.inputs.json_files import parsed
+from bert_training.inputs.reading import kind_of, open_packed, parquet_file, parsed, read_text
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.compressed_files import kind_of
+from bert_training.inputs.reading import kind_of
 from bert_training.inputs.rows import ANSWER, Column, Rows, json_rows, object_rows, read_rows
 from tokenization.errors import UserError
 

@@ -15,8 +15,8 @@ from tokenizers.models import WordPiece
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
-from bert_training.files.process import say
-from bert_training.inputs.json_files import fields_of
+from bert_training.files.processes import say
+from bert_training.inputs.reading import fields_of
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS, forget_calls
 from tokenization.coverage import marks

@@ -17,26 +17,11 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, is_labelled
-from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.networks.initial_weights import keep_to_segments, set_switches
+from bert_training.networks.initial_weights import keep_to_segments
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 OPTIONS = ("loss_weights", "class_weights")
 Count = int | torch.Tensor
-
-
-def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrainedModel:
-    """The network that ``--model_impl`` asks for: this project's with its switches set, or the control.
-
-    The control has the same new weights as well; transformers would draw others.
-
-    Args:
-        model: an instance of one of this project's classes.
-    """
-    if args.model_impl == "transformers":
-        return control_of(model, spans_over_padding=False)
-    set_switches(model.config)
-    return model
 
 
 def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:

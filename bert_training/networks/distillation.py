@@ -27,7 +27,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import is_labelled
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.models import check_fit, check_length
 from bert_training.inputs.tokenizers import check_rows, weights_tokenizer
 

@@ -10,8 +10,8 @@ from transformers.utils import cached_file
 
 from bert_training.files.atomic import json_text, make_folder, whole_file
 from bert_training.files.hashing import is_plain_name
-from bert_training.files.process import say
-from bert_training.inputs.json_files import fields_of, read_json
+from bert_training.files.processes import say
+from bert_training.inputs.reading import fields_of, read_json
 from bert_training.inputs.tokenizers import TOKENIZER_CONFIG, run_of_checkpoint
 from tokenization.errors import UserError
 

@@ -194,9 +194,21 @@ def with_layers(model: PreTrainedModel, kept: tuple[int, ...], **class_arguments
     return student
 
 
-def set_switches(config: PretrainedConfig) -> None:
-    """Set the switches that make this project's network faster (lab/notes/performance.md); they are never saved."""
-    config.update({"unpad_inputs": "auto", "fast_dropout": True})
+def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrainedModel:
+    """The network that ``--model_impl`` asks for: this project's with its switches set, or transformers' as a control.
+
+    The switches make it faster (lab/notes/performance.md) and are never saved. The control has the same new weights as
+    well; transformers would draw others.
+
+    Args:
+        model: an instance of one of this project's classes.
+    """
+    if args.model_impl == "transformers":
+        from bert_training.networks.control import control_of
+
+        return control_of(model, spans_over_padding=False)
+    model.config.update({"unpad_inputs": "auto", "fast_dropout": True})
+    return model
 
 
 def set_dropout(model: PreTrainedModel, rate: float) -> None:

@@ -42,7 +42,7 @@ from bert_training.pretraining.corpus import (
 from bert_training.pretraining.encoding import (
     ALL,
     SLICE_BYTES,
-    Part,
+    Encoded,
     Side,
     Span,
     chunks_of,
@@ -53,13 +53,10 @@ from bert_training.pretraining.encoding import (
     pieces_of,
     plan_slices,
     results_in_order,
-    sampled,
 )
 from bert_training.pretraining.sentences import RULES
-from tokenization.coverage import SAMPLE, Sample, coverage_of
+from tokenization.bert_tokenizer import text_tokenizer, tokenizer_json, tokenizer_sha256
 from tokenization.errors import UserError
-from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
-from tokenization.special_tokens import text_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
@@ -67,8 +64,6 @@ if TYPE_CHECKING:
 # Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
 Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
 PIECE_BYTES = 1 << 22  # what a worker reads and encodes at a time
-# So much more than the characters of a sample is drawn at first, because a character may take some bytes.
-_DRAWN = 16
 
 
 @dataclass(frozen=True)
@@ -202,29 +197,23 @@ def make_shard(job: Job, tokenizer: PreTrainedTokenizerBase, num_workers: int = 
     facts = {"key": job.key, "slice": described, "last": job.last}
     if _is_made(job.path, facts):
         return
-    total = sum(span.stop - span.start for span in job.spans)
-    below = min(1 << 64, (1 << 64) * _DRAWN * SAMPLE // max(1, total))
-    sample = Sample(below=below)
-    work = _work_on(job, tokenizer_json(text_tokenizer(tokenizer)), sample, below)
-    _write_shard(job.path, tokenizer, results_in_order(work, num_workers), sample, facts, files.check)
+    work = _work_on(job, tokenizer_json(text_tokenizer(tokenizer)))
+    _write_shard(job.path, tokenizer, results_in_order(work, num_workers), facts, files.check)
 
 
-def _work_on(job: Job, content: str, sample: Sample, below: int) -> Iterator[Callable[[], Part]]:
+def _work_on(job: Job, content: str) -> Iterator[Callable[[], list[Encoded]]]:
     for span in job.spans:
         if is_divisible(Path(span.path), job.column):
             for piece in pieces_of(span, PIECE_BYTES, job.column):
-                yield partial(encode_piece, content, piece, job.column, job.side, below)
+                yield partial(encode_piece, content, piece, job.column, job.side)
         else:  # this process reads it, and others encode
             lines = job.side.of(lines_of_span(span, job.column))
-            yield from _work_on_stream(lines, content, sample, span.number << 44)
+            yield from _work_on_stream(lines, content)
 
 
-def _work_on_stream(
-    lines: Iterable[str | None], content: str, sample: Sample, first: int
-) -> Iterator[Callable[[], Part]]:
-    """Calls that encode lines which this process reads and adds to the sample."""
-    for chunk in chunks_of(sampled(lines, sample, first)):
-        yield partial(encode_chunk, content, chunk)
+def _work_on_stream(lines: Iterable[str | None], content: str) -> Iterator[Callable[[], list[Encoded]]]:
+    """Calls that encode lines which this process reads."""
+    return (partial(encode_chunk, content, chunk) for chunk in chunks_of(lines))
 
 
 def _encode_stream(
@@ -247,9 +236,8 @@ def _encode_stream(
             for _ in part:
                 pass
         else:
-            sample = Sample()
-            parts = results_in_order(_work_on_stream(part, content, sample, 0), num_workers)
-            _write_shard(path, tokenizer, parts, sample, facts, check, lambda: stream.ended)
+            parts = results_in_order(_work_on_stream(part, content), num_workers)
+            _write_shard(path, tokenizer, parts, facts, check, lambda: stream.ended)
         number += 1
     return number
 
@@ -276,8 +264,7 @@ class _Stream:
 def _write_shard(
     path: Path,
     tokenizer: PreTrainedTokenizerBase,
-    parts: Iterable[Part],
-    sample: Sample,
+    parts: Iterable[list[Encoded]],
     facts: dict[str, Any],
     check: Callable[[], None],
     is_last: Callable[[], bool] | None = None,
@@ -290,14 +277,12 @@ def _write_shard(
     make_folder(path.parent)
     with sealed_folder(path) as draft:
         with open(draft / "tokens.bin", "wb") as file:
-            for encoded, drawn in parts:
-                sample.merge(drawn)
-                for part in encoded:
-                    file.write(part.tokens.astype(dtype).tobytes())
-                    unigrams += np.bincount(part.tokens, minlength=len(unigrams))
-                    lengths.append(part.lengths.astype(np.uint32))
-                    ends.append(part.ends + before)
-                    before += len(part.lengths)
+            for part in itertools.chain.from_iterable(parts):
+                file.write(part.tokens.astype(dtype).tobytes())
+                unigrams += np.bincount(part.tokens, minlength=len(unigrams))
+                lengths.append(part.lengths.astype(np.uint32))
+                ends.append(part.ends + before)
+                before += len(part.lengths)
         check()
         every, borders = np.concatenate(lengths), np.concatenate(ends)
         kept = np.concatenate([[0], np.cumsum(every > 0)])  # sentences that are kept before each
@@ -315,7 +300,6 @@ def _write_shard(
                 "lengths": {"tokens": int(sentences[-1])} | {name: len(array) for name, array in arrays.items()},
                 "empty": {"sentences": len(every) + 1 - len(sentences), "documents": len(borders) + 1 - len(documents)},
                 "special_ids": sorted(set(tokenizer.all_special_ids)),
-                "coverage": coverage_of(tokenizer, sample).facts(),
                 "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
             },
         )

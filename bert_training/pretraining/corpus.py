@@ -23,9 +23,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.files.atomic import damage
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
+from tokenization.bert_tokenizer import tokenizer_sha256
 from tokenization.errors import UserError
-from tokenization.fingerprint import tokenizer_sha256
 
 FORMAT = 1  # increase it when the files change; bert_training/pretraining/sentences.py has a number for its rules
 ARRAYS = ("tokens", "sentences", "documents", "unigrams")

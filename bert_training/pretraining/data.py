@@ -38,7 +38,6 @@ from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import PretrainingInstances, instance_settings
 from bert_training.pretraining.text import Text, build_corpora
-from bert_training.pretraining.tokenizer import record_coverage
 
 # --- mixtures --------------------------------------------------------------------------------------------------------
 
@@ -315,12 +314,8 @@ class PretrainingData:
 
         Returns:
             What must be the same in a resumed run.
-
-        Raises:
-            ValueError: practically all of a text becomes [UNK].
         """
         corpora, plan = self.corpora, phases_in_words(self.phases, run.world_size)
-        record_coverage(run, self.tokenizer, corpora)
         held_out = corpora.held_out
         tokenizer = held_out.tokenizer_sha256
         run.add_facts(

@@ -31,11 +31,9 @@ from joblib.externals.loky import ProcessPoolExecutor
 from tqdm import tqdm
 
 from bert_training.files.hashing import unchanged
-from bert_training.inputs.compressed_files import PACKED, decoded_lines, kind_of
-from bert_training.inputs.text_forms import Reading
-from bert_training.inputs.texts import json_rows, read_lines, reading_of, row_lines, text_kind, without_empty
+from bert_training.inputs.reading import PACKED, decoded_lines, kind_of
+from bert_training.inputs.texts import Reading, json_rows, read_lines, reading_of, row_lines, text_kind, without_empty
 from bert_training.pretraining.sentences import split_sentences
-from tokenization.coverage import Sample
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import count_words
 
@@ -239,9 +237,6 @@ class Encoded(NamedTuple):
     ends: np.ndarray  # (D) int64, for each end of a document the number of sentences before it
 
 
-Part = tuple[list[Encoded], list[tuple[int, str]]]  # ids, and what was drawn for the sample of the text
-
-
 @functools.lru_cache(1)
 def load_backend(content: str) -> tokenizers.Tokenizer:
     """The ``tokenizers`` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
@@ -302,24 +297,14 @@ def chunks_of(lines: Iterable[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def encode_piece(content: str, piece: Span, column: str, side: Side, below: int) -> Part:
+def encode_piece(content: str, piece: Span, column: str, side: Side) -> list[Encoded]:
     """Read and encode a piece; what a worker calls."""
-    sample = Sample(below=below)
-    lines = sampled(side.of(lines_of_span(piece, column)), sample, piece.number << 44 | piece.start)
-    return [encode_lines(content, chunk) for chunk in chunks_of(lines)], sample.drawn
+    return [encode_lines(content, chunk) for chunk in chunks_of(side.of(lines_of_span(piece, column)))]
 
 
-def encode_chunk(content: str, lines: list[str | None]) -> Part:
+def encode_chunk(content: str, lines: list[str | None]) -> list[Encoded]:
     """Encode lines that another process has read."""
-    return [encode_lines(content, lines)], []
-
-
-def sampled(lines: Iterable[str | None], sample: Sample, first: int) -> Iterator[str | None]:
-    """``lines``, which are added to a sample with their places from ``first`` on."""
-    for place, line in enumerate(lines, first):
-        if line is not None:
-            sample.add(line, place)
-        yield line
+    return [encode_lines(content, lines)]
 
 
 def results_in_order(work: Iterable[Callable[[], Any]], num_workers: int) -> Iterator[Any]:

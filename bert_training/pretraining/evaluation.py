@@ -15,8 +15,7 @@ from bert_training.engine.batches import IGNORED, deal_batches
 from bert_training.engine.checkpoint import Totals
 from bert_training.engine.loop import Step
 from bert_training.engine.predict import check_outputs
-from bert_training.engine.run import Run
-from bert_training.engine.tpu import gather_object
+from bert_training.engine.run import Run, gather_object
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments

@@ -39,8 +39,7 @@ from bert_training.pretraining.corpus import Corpus, Offsets, Shard
 from bert_training.pretraining.hashed_random import random_bits
 from bert_training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.segments import PLANNERS, EpochPlan, Planner
-from tokenization.fingerprint import tokenizer_sha256
-from tokenization.special_tokens import check_special_tokens
+from tokenization.bert_tokenizer import check_special_tokens, tokenizer_sha256
 
 # --- groups of shards ------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED
 from bert_training.pretraining.hashed_random import below, continue_hash, random_bits, uniform
+from tokenization.bert_tokenizer import check_special_tokens
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens
 
 # --- The rule -----------------------------------------------------------------------------------------------
 

@@ -14,16 +14,15 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
 from bert_training.engine.checkpoint import Origin, save_model_folder
-from bert_training.engine.output_folder import upload_finished
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, upload_finished
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.phases import mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.models import check_fit, checkpoint_config, new_config
 from bert_training.inputs.tokenizers import load_tokenizer, weights_tokenizer
-from bert_training.networks.control import as_implementation
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
+    as_implementation,
     load_network,
     prepare_for_training,
     set_dropout,
@@ -45,8 +44,8 @@ from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.masking import check_masking
 from bert_training.pretraining.teacher import check_teacher, learn_from_teacher, remove_projection
+from tokenization.bert_tokenizer import check_special_tokens
 from tokenization.errors import UserError
-from tokenization.special_tokens import check_special_tokens
 
 # --- weights that a checkpoint lacks ---------------------------------------------------------------------------------
 

@@ -34,8 +34,7 @@ from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.shared import TEMPERATURE
 from bert_training.inputs.models import checkpoint_config
-from bert_training.networks.control import as_implementation
-from bert_training.networks.initial_weights import draw_classifier, load_network, weights_sha256
+from bert_training.networks.initial_weights import as_implementation, draw_classifier, load_network, weights_sha256
 from tokenization.errors import UserError
 
 PROJECTION = "teacher_projection"  # the attribute of the student, and the prefix of its tensors in checkpoints

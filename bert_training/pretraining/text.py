@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,15 @@ from transformers import PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.files.atomic import is_occupied, make_folder, new_folder
 from bert_training.files.hashing import UnchangedFiles
-from bert_training.files.process import usable_cores
-from bert_training.inputs.compressed_files import PACKED, without_query
+from bert_training.files.processes import usable_cores
 from bert_training.inputs.flags.phases import is_mixed
 from bert_training.inputs.flags.pretraining import PretrainingArguments
+from bert_training.inputs.reading import PACKED, without_query
 from bert_training.inputs.texts import Documents, Entry, is_pattern
 from bert_training.pretraining.build_corpus import build_corpus, check_made_from, plan_corpus
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.encoding import Side, count_words_of_files
+from tokenization.coverage import SAMPLE
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import CountsWords
 
@@ -129,12 +130,28 @@ class Text:
                 break
         self.unchanged.check()
 
+    def parts(self) -> dict[str, Documents]:
+        """The documents of every source of a mixture, or of the training text, and the held-out ones, by a title."""
+        parts = {"train text": self.documents}
+        if is_mixed(vars(self.args)):
+            parts = {f"train text {one.name}": self.documents.of_entry(n) for n, one in enumerate(self.entries)}
+        return parts | ({"held-out text": self.held_out} if self.held_out.entries else {})
+
     def word_counter(self) -> CountsWords | None:
         """What counts the words of the files in several processes; None if the text must be read as a stream."""
         if not self.files or self.limit is not None:
             return None
         workers = usable_cores()  # the other processes of the run wait
         return partial(count_words_of_files, self.files, text_column=self.args.text_column, num_workers=workers)
+
+
+def beginning(lines: Iterable[str | None], characters: int = SAMPLE) -> Iterator[str]:
+    """The lines of the first documents, up to about so many characters."""
+    for line in lines:
+        yield line or ""
+        characters -= len(line or "")
+        if characters < 0:
+            break
 
 
 def text_of(run: Run[PretrainingArguments]) -> Text:

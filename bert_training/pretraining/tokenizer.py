@@ -10,8 +10,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -22,15 +20,14 @@ from bert_training.files.atomic import make_folder, new_folder, remove_folder, w
 from bert_training.files.hashing import sha256
 from bert_training.inputs.flags.phases import is_mixed, mean_shares
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.json_files import read_object
 from bert_training.inputs.models import bert_config, check_length
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.tokenizers import chosen_tokenizer, load_tokenizer
-from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.encoding import Side
 from bert_training.pretraining.masking import FOR_CHINESE
-from bert_training.pretraining.text import Corpora, Text
-from tokenization.bert_tokenizer import save_tokenizer_files
-from tokenization.coverage import Coverage
+from bert_training.pretraining.text import Text, beginning
+from tokenization.bert_tokenizer import save_tokenizer_files, tokenizer_sha256
+from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
     check_extendable,
@@ -39,7 +36,6 @@ from tokenization.extend_vocabulary import (
     read_words,
     remarks_in_lines,
 )
-from tokenization.fingerprint import tokenizer_sha256
 from tokenization.library_tables import CJK_RANGES
 from tokenization.train_wordpiece import train_wordpiece
 
@@ -61,74 +57,24 @@ LEARNT = (
 )
 
 
-def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:
-    """What the user of these flags can do about [UNK], and about stripped accents.
-
-    Args:
-        pieces: of held-out text, the size of the vocabulary. One that was learnt has no characters that the training
-            text lacks, and one that did not fill its rows has all that it was allowed to have.
-    """
-    if args.model_name_or_path:
-        return WEIGHTS_GIVEN
-    if args.tokenizer_name:
-        return GIVEN
-    if pieces is None or not args.validation_file:
-        return LEARNT
-    add = "add text like it to --train_file"
-    return add if pieces < args.vocab_size else f"{add}, or {LEARNT[0]}", LEARNT[1]
-
-
-def record_coverage(
-    run: Run[PretrainingArguments],
-    tokenizer: PreTrainedTokenizerBase,
-    corpora: Corpora,
-) -> None:
-    """Record and print the shares of [UNK] and of stripped accents in all corpora, and warn if they are large.
-
-    The case and the accents of the tokenizer are recorded and printed as well.
+def check_losses(run: Run[PretrainingArguments], tokenizer: PreTrainedTokenizerBase, text: Text) -> None:
+    """Warn of what the tokenizer loses of the beginnings of the texts, before they become a corpus.
 
     Raises:
         ValueError: practically all of a text becomes [UNK].
     """
-    normalizer = tokenizer.backend_tokenizer.normalizer
-    if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
-        strips = normalizer.strip_accents
-        strips = lower_case if strips is None else strips
-        run.add_facts(tokenizer={"do_lower_case": lower_case, "strip_accents": strips})
-        case = "lower-cased" if lower_case else "cased"
-        run.say(f"the tokenizer is {case} and {'strips' if strips else 'keeps'} accents")
-    mixed = len(corpora.train) > 1
-    train = {f"train_{number}" if mixed else "train": one for number, one in enumerate(corpora.train, 1)}
-    titles = {name: f"train text {Path(file).name}" for name, file in zip(train, run.args.train_file)} if mixed else {}
-    found = {name: coverage_of_corpus(one, tokenizer) for name, one in (train | {"held_out": corpora.held_out}).items()}
-    run.add_facts(coverage={name: counts.facts() for name, counts in found.items()})
-    for name, counts in found.items():
-        text = titles.get(name, f"{name.replace('_', '-')} text")
-        ways = remedies(run.args, len(tokenizer) if name == "held_out" else None)
-        run.only_main(partial(counts.check_usable, text, ways[0]))
-        run.say(f"{text}: {counts.summary()}")
-        for warning in counts.warnings(text, *ways):
+    args = run.args
+    remedies = WEIGHTS_GIVEN if args.model_name_or_path else GIVEN if args.tokenizer_name else LEARNT
+    for name, documents in text.parts().items():
+        found = coverage(tokenizer, beginning(documents.lines()))
+        found.check_usable(name, remedies[0])
+        for warning in found.warnings(name, *remedies):
             run.say(warning)
-
-
-def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Coverage:
-    """The counts of a corpus: all of its tokens, and characters and words of the samples of its shards."""
-    samples = [Coverage.from_facts(facts["coverage"]) for facts in corpus.facts]
-    first = max(samples, key=lambda sample: sample.unknown_characters)  # whose examples are shown
-    sums = {
-        name: sum(getattr(sample, name) for sample in samples)
-        for name, value in asdict(first).items()
-        if isinstance(value, int)
-    }
-    unknown = tokenizer.unk_token_id
-    sums |= {"tokens": corpus.num_tokens, "unknown_tokens": 0 if unknown is None else int(corpus.unigrams[unknown])}
-    return replace(first, **sums)
 
 
 # --- borders of words ------------------------------------------------------------------------------------------------
 
 
-_SAMPLE = 1 << 20  # characters
 _LONGEST_WORD = 20  # characters; words of these scripts are much shorter
 _IDEOGRAPH = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES)
 # Thai and Lao, Burmese, Khmer, hiragana and katakana
@@ -145,11 +91,11 @@ def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
     """
     args = run.args
     apart = not args.tokenizer_name or ideographs_apart(load_tokenizer(args.tokenizer_name))
-    single, long = shares((line for line in text.lines() if line is not None), apart)
-    beginning = f"of the first characters of {text.name}"
+    single, long = shares(beginning(text.lines()), apart)
+    of = f"of the first characters of {text.name}"
     problems = [
-        (single, f"{beginning} are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE),
-        (long, f"{beginning} stand in words of more than {_LONGEST_WORD} characters without a space", FOR_OTHERS),
+        (single, f"{of} are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE),
+        (long, f"{of} stand in words of more than {_LONGEST_WORD} characters without a space", FOR_OTHERS),
     ]
     by_recipe = "whole_word_mask" in args.choices_of_recipe()
     without = f"--recipe {args.recipe} sets it, so give --whole_word_mask false" if by_recipe else "leave the flag out"
@@ -170,7 +116,7 @@ def ideographs_apart(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def shares(lines: Iterable[str], apart: bool) -> tuple[float, float]:
-    """(share of ideographs that are words, share of characters in words that are too long), of the first characters.
+    """(share of ideographs that are words, share of characters in words that are too long).
 
     Args:
         lines: the text.
@@ -186,8 +132,6 @@ def shares(lines: Iterable[str], apart: bool) -> tuple[float, float]:
                 continue
             single += len(ideographs.findall(word)) if apart else 0
             long += sum(map(len, unspaced.findall(word)))
-        if characters >= _SAMPLE:
-            break
     return single / max(1, characters), long / max(1, characters)
 
 
@@ -201,7 +145,7 @@ def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokeni
     """The tokenizer of the run. All processes call it.
 
     Raises:
-        ValueError: ``--whole_word_mask`` would mask no words of the text.
+        ValueError: ``--whole_word_mask`` would mask no words of the text, or practically all of it becomes [UNK].
     """
     args = run.args
 
@@ -214,7 +158,9 @@ def tokenizer_of(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokeni
 
     if args.whole_word_mask:
         run.only_main(lambda: check_borders_of_words(run, text))
-    return run.main_first(found)
+    tokenizer = run.main_first(found)
+    run.only_main(lambda: check_losses(run, tokenizer, text))
+    return tokenizer
 
 
 def learnt_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:

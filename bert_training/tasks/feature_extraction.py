@@ -27,7 +27,7 @@ from transformers.utils import ModelOutput
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.files.atomic import whole_file
-from bert_training.inputs.compressed_files import kind_of, numbered_lines
+from bert_training.inputs.reading import kind_of, numbered_lines
 from bert_training.inputs.rows import KINDS, Column
 from bert_training.inputs.rows import read_rows as read_table
 from bert_training.tasks.cut_texts import rows_around
@@ -112,9 +112,9 @@ def read_pairs(path: str | Path) -> list[tuple[str, str | None]]:
 
 
 def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
-    counts = coverage(tokenizer, (" ".join(filter(None, pair)) for pair in read_pairs(path)))
-    return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
+    """Warnings for the user if the tokenizer loses much of the text."""
+    texts = (" ".join(filter(None, pair)) for pair in read_pairs(path))
+    return coverage(tokenizer, texts).warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)
 
 
 def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, room: int, cut: bool) -> list[Row]:

@@ -26,17 +26,16 @@ from bert_training.engine.checkpoint import (
 )
 from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
-from bert_training.engine.output_folder import upload_finished
 from bert_training.engine.predict import predict
-from bert_training.engine.run import Run
+from bert_training.engine.run import Run, upload_finished
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
 from bert_training.inputs.models import config_labels
-from bert_training.networks.control import as_implementation
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
+    as_implementation,
     class_in,
     draw_classifier,
     load_network,

@@ -17,7 +17,7 @@ import torch
 from bert_training.engine.batches import IGNORED, Features
 from bert_training.files.hashing import digest
 from bert_training.inputs.flags.fine_tuning import ClassArguments
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.inputs.rows import nfc
 from tokenization.errors import UserError
 

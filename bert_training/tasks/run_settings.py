@@ -6,7 +6,7 @@ Runs are compared by their ``run.json`` and not by the names of their folders.
 import dataclasses
 from typing import Any
 
-from bert_training.inputs.flags.natures import APART, FREE
+from bert_training.inputs.flags.parsing import APART, FREE
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 
 DATA = ("task_name", "data_dir", "dataset_name", "dataset_config_name", "train_file", "validation_file")

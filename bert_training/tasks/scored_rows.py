@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.stats is loaded when it is first used, which takes half a second
 
-from bert_training.inputs.compressed_files import numbered_lines
+from bert_training.inputs.reading import numbered_lines
 from bert_training.tasks.classification.scores import METRICS
 from bert_training.tasks.statistics import LEVEL, sign_test
 

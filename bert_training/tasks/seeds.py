@@ -16,7 +16,7 @@ import torch
 
 from bert_training.engine.best import goodness
 from bert_training.engine.launch import settled_precision
-from bert_training.engine.output_folder import (
+from bert_training.engine.run import (
     check_output_dir,
     is_main_process,
     lock_output_dir,
@@ -24,7 +24,7 @@ from bert_training.engine.output_folder import (
     unlock_output_dir,
 )
 from bert_training.files.atomic import json_text, write_text
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.record import SUMMARY, Record, is_finished, read_summary
 from bert_training.tasks.classification.scores import with_chosen

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments, without_idle
-from bert_training.inputs.flags.natures import STORED, Dataclass, natures
+from bert_training.inputs.flags.parsing import STORED, Dataclass, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate
 from bert_training.inputs.flags.scripts import heads_of, script_of
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.record import Record
 
 if TYPE_CHECKING:  # the command line is read before torch and transformers are loaded

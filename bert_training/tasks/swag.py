@@ -32,8 +32,8 @@ from bert_training.tasks.classification.scores import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask
 from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit, write_rows
+from tokenization.bert_tokenizer import text_tokenizer
 from tokenization.errors import UserError
-from tokenization.special_tokens import text_tokenizer
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 MOST_ENDINGS = 100

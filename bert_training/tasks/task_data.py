@@ -22,14 +22,13 @@ from bert_training.engine.best import deciding_metric
 from bert_training.engine.checkpoint import Origin
 from bert_training.engine.run import Run
 from bert_training.files.atomic import whole_file
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.rows import own_files
+from tokenization.bert_tokenizer import text_tokenizer, tokenizer_sha256
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
-from tokenization.fingerprint import tokenizer_sha256
-from tokenization.special_tokens import text_tokenizer
 
 # What the user can do about [UNK] and about stripped accents.
 OTHER_VOCABULARY = "take a model of this language"
@@ -78,15 +77,19 @@ class TaskData(Protocol):
 
 
 def check_vocabulary(data: TaskData, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Say what is tokenised next, which may take minutes; check that there is something to learn in the training split.
+    """Say what is tokenised next, which may take minutes, and warn of what the tokenizer loses of the splits.
 
     Raises:
-        ValueError: practically all of it becomes [UNK].
+        ValueError: practically all of the training split becomes [UNK].
     """
     counts = ", ".join(f"{split} {len(part):,}" for split, part in data.splits.items())
     say(f"tokenising the examples: {counts}")
-    if "train" in data.splits:
-        coverage(tokenizer, data.texts("train")).check_usable(f"{data.name} train", OTHER_VOCABULARY)
+    for split in data.splits:
+        found = coverage(tokenizer, data.texts(split))
+        if split == "train":
+            found.check_usable(f"{data.name} train", OTHER_VOCABULARY)
+        for warning in found.warnings(split, OTHER_VOCABULARY, KEEP_ACCENTS):
+            say(warning)
 
 
 def metric_of(args: FineTuningArguments, data: TaskData) -> str:
@@ -127,8 +130,6 @@ def record_origin(
 ) -> Origin:
     """Record what is trained on what, and print where the data was read from, with ``same_content_warnings``.
 
-    The shares of [UNK] and of stripped accents in every split are recorded and printed as well.
-
     Args:
         tokenizer: the tokenizer of the data.
         initial_weights: file -> SHA-256 of the weights; None if all are new.
@@ -141,12 +142,6 @@ def record_origin(
     run.add_facts(baselines=data.baselines())
     for text in (data.summary(), *same_content_warnings(data)):
         run.say(text)
-    covered = {split: coverage(tokenizer, data.texts(split)) for split in data.splits}
-    run.add_facts(coverage={split: counts.facts() for split, counts in covered.items()})
-    run.say("; ".join(f"{split}: {counts.summary()}" for split, counts in covered.items()))
-    for split, counts in covered.items():
-        for warning in counts.warnings(split, OTHER_VOCABULARY, KEEP_ACCENTS):
-            run.say(warning)
     return origin
 
 

@@ -16,12 +16,11 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run
-from bert_training.files.process import say
+from bert_training.files.processes import say
 from bert_training.inputs.flags.shared import TEMPERATURE, StudentArguments
 from bert_training.inputs.models import checkpoint_config, config_labels
-from bert_training.networks.control import as_implementation
 from bert_training.networks.distillation import PREFIX, Kind, check_inputs, learn_from
-from bert_training.networks.initial_weights import class_in, load_network, weights_sha256
+from bert_training.networks.initial_weights import as_implementation, class_in, load_network, weights_sha256
 from bert_training.tasks.task_data import ProblemType
 from tokenization.errors import UserError
 

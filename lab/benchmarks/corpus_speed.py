@@ -39,8 +39,7 @@ from bert_training.pretraining.encoding import CHUNK_CHARACTERS, load_backend
 from bert_training.pretraining.sentences import split_sentences
 from lab.benchmarks import idle
 from lab.benchmarks.provenance import ROOT, provenance
-from tokenization.fingerprint import tokenizer_json
-from tokenization.special_tokens import text_tokenizer
+from tokenization.bert_tokenizer import text_tokenizer, tokenizer_json
 from tokenization.train_wordpiece import train_wordpiece
 
 RECORD = ROOT / "lab" / "records" / "corpus_speed.json"

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, BertConfig
 from bert_training.builtin_data import documentation
 from bert_training.files.atomic import damage, make_folder, sealed_folder, write_json
 from bert_training.files.hashing import sha256
-from bert_training.inputs.flags.natures import Flags as FlagsOfCommand
-from bert_training.inputs.flags.natures import flag
+from bert_training.inputs.flags.parsing import Flags as FlagsOfCommand
+from bert_training.inputs.flags.parsing import flag
 from bert_training.inputs.texts import check_files, read_documents
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from bert_training.tasks.classification.sources import official_files

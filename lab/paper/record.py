@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bert_training.engine.launch import commit
-from bert_training.engine.output_folder import LOCK, changed_flags
+from bert_training.engine.run import LOCK, changed_flags
 from bert_training.files.atomic import is_draft, make_folder, write_json
 from bert_training.files.hashing import sha256
-from bert_training.inputs.json_files import read_events, read_record
 from bert_training.inputs.models import WEIGHT_FILES
+from bert_training.inputs.reading import read_events, read_record
 from bert_training.networks.initial_weights import weights_sha256
 from bert_training.record import is_finished as has_results
 from bert_training.record import read_results, read_summary

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bert_training.__main__ import main
-from bert_training.inputs.json_files import read_events
+from bert_training.inputs.reading import read_events
 from bert_training.record import read_summary
 from bert_training.tasks.statistics import compare, statistics
 from tests.helpers.repository import ROOT

@@ -9,7 +9,7 @@ import pytest
 
 from bert_training.cards.curves import curve_of, draw_curves, main, panels_of, running_mean
 from bert_training.cards.metrics import held_out_files, metrics_of
-from bert_training.inputs.json_files import read_events
+from bert_training.inputs.reading import read_events
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},

@@ -11,7 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from bert_training.cards.model_card import write_model_card
-from bert_training.cards.publishing import names_on_hub, published, published_config, published_name, without_folders
+from bert_training.cards.publishing import published, published_config, published_name, without_folders
+from bert_training.engine.launch import names_on_hub
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record
 from bert_training.inputs.flags.scripts import SCRIPTS

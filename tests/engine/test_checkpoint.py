@@ -22,7 +22,7 @@ from bert_training.engine.checkpoint import (
     save_checkpoint,
 )
 from bert_training.files.atomic import damage
-from bert_training.inputs.json_files import read_events
+from bert_training.inputs.reading import read_events
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
 

@@ -1,4 +1,4 @@
-"""bert_training/engine/output_folder.py: a finished run that is started again is not changed."""
+"""bert_training/engine/run.py: a finished run that is started again is not changed."""
 
 import dataclasses
 import json
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.engine import output_folder
+from bert_training.engine import run as output_folder
 from bert_training.engine.errors import report_errors
-from bert_training.files import locks
+from bert_training.files import processes as locks
 from bert_training.inputs.flags.fine_tuning import SquadArguments, SwagArguments
 from tests.helpers import short_runs
 

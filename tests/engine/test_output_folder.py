@@ -1,10 +1,10 @@
-"""bert_training/engine/output_folder.py: a folder that holds a run, or a model, is not overwritten."""
+"""bert_training/engine/run.py: a folder that holds a run, or a model, is not overwritten."""
 
 import re
 
 import pytest
 
-from bert_training.engine.output_folder import WRITTEN, check_output_dir
+from bert_training.engine.run import WRITTEN, check_output_dir
 from bert_training.tasks.classification.glue import GLUE_TASKS
 from modeling_bert_repro.pretrained import CODE_FILES
 

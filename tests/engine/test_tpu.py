@@ -1,4 +1,4 @@
-"""bert_training/engine/tpu.py: on a TPU, objects travel as bytes, and what is written is on the CPU."""
+"""bert_training/engine/run.py: on a TPU, objects travel as bytes, and what is written is on the CPU."""
 
 import pickle
 import sys
@@ -11,7 +11,7 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType
 
 from bert_training.engine.checkpoint import UNKNOWN, prepared_state
-from bert_training.engine.tpu import broadcast_object_list, gather_object, weights_to_save
+from bert_training.engine.run import broadcast_object_list, gather_object, weights_to_save
 from modeling_bert_repro import BertForMaskedLM
 from tests.helpers.small_networks import small_config
 

@@ -1,8 +1,8 @@
-"""bert_training/files/process.py: a run uses the cores that it was given, and no more."""
+"""bert_training/files/processes.py: a run uses the cores that it was given, and no more."""
 
 import os
 
-from bert_training.files.process import usable_cores
+from bert_training.files.processes import usable_cores
 from tests.helpers.repository import sources
 
 

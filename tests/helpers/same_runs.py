@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bert_training.engine.output_folder import LOCK
+from bert_training.engine.run import LOCK
 
 # Keys of JSON files and of training_state.pt whose values are times, or are computed from times; also the memory that
 # the system counted, and ``metrics_bytes``, ``metrics_sha256`` and ``checksum``, of records that contain times.

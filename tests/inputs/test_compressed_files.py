@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_training.inputs.compressed_files import kind_of, numbered_lines, read_text
+from bert_training.inputs.reading import kind_of, numbered_lines, read_text
 from bert_training.inputs.rows import Column, read_rows
 from bert_training.inputs.texts import read_documents
 from bert_training.tasks.ner.sources import read_file

@@ -1,10 +1,10 @@
-"""bert_training/inputs/json_files.py: what is wrong with a file or a record is said with its name."""
+"""bert_training/inputs/reading.py: what is wrong with a file or a record is said with its name."""
 
 import pytest
 
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashes_of, hashes_record, is_plain_name
-from bert_training.inputs.json_files import check_format, finished_hashes, read_events, read_object, read_record
+from bert_training.inputs.reading import check_format, finished_hashes, read_events, read_object, read_record
 
 
 @pytest.mark.parametrize(

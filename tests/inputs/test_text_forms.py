@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_training.inputs.text_forms import WIKIEXTRACTOR, WIKITEXT, reading_of_lines
+from bert_training.inputs.texts import WIKIEXTRACTOR, WIKITEXT, reading_of_lines
 
 DOC = '<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="{title}">'
 # With a revision and quotes in a title as some versions write them, with an escaped title, and without any text.

@@ -6,8 +6,7 @@ import lzma
 
 import pytest
 
-from bert_training.inputs.text_forms import WIKITEXT
-from bert_training.inputs.texts import read_documents, reading_of
+from bert_training.inputs.texts import WIKITEXT, read_documents, reading_of
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]

@@ -19,7 +19,7 @@ from bert_training.pretraining.instances import (
 from bert_training.pretraining.segments import PLANNERS
 from tests.helpers.made_up_corpora import made_up, offsets
 from tests.helpers.numbered_corpus import instances_of, make_corpus, originals, random_lengths
-from tokenization.fingerprint import tokenizer_sha256
+from tokenization.bert_tokenizer import tokenizer_sha256
 
 OBJECTIVES = ("mlm_nsp", "mlm_sop", "mlm", "ltr")
 

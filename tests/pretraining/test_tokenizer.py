@@ -8,20 +8,16 @@ from transformers import AutoTokenizer
 
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import tokenizer as tokenizer_module
-from bert_training.pretraining.build_corpus import build_corpus
 from bert_training.pretraining.masking import MaskSettings, mask_batch, masking_rule
-from bert_training.pretraining.text import Corpora
+from bert_training.pretraining.text import beginning
 from bert_training.pretraining.tokenizer import (
     check_borders_of_words,
-    coverage_of_corpus,
+    check_losses,
     ideographs_apart,
-    record_coverage,
-    remedies,
     shares,
 )
-from tests.helpers.small_corpora import DOCUMENTS, make_tokenizer, random_documents
+from tests.helpers.small_corpora import make_tokenizer
 from tokenization import build_tokenizer
-from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.train_wordpiece import train_wordpiece
 
@@ -37,58 +33,33 @@ def arguments(**flags):
     return PretrainingArguments(output_dir="out", **flags)
 
 
-def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
-    documents = [*random_documents(30), FOREIGN, ["the dog में sat."]]
-    corpus = build_corpus(documents, tokenizer, tmp_path / "c")
-    lines = [line for document in documents for line in document]
-    assert coverage_of_corpus(corpus, tokenizer) == coverage(tokenizer, lines)
-    assert corpus.facts[0]["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
-    assert corpus.facts[0]["coverage"]["stripped_characters"] > 6
-    assert build_corpus(documents, tokenizer, tmp_path / "c").facts == corpus.facts
+def checked_losses(tokenizer, parts: dict[str, list[str]], **flags) -> list[str]:
+    """What is said of texts, by their titles."""
+    said = []
+    run = SimpleNamespace(args=arguments(**flags), say=said.append)
+    documents = {name: SimpleNamespace(lines=lambda lines=lines: iter(lines)) for name, lines in parts.items()}
+    check_losses(run, tokenizer, SimpleNamespace(parts=lambda: documents))
+    return said
 
 
-def test_the_remedy_suits_the_flags():
-    assert remedies(arguments(model_name_or_path="m"))[0] == "begin with a model of this language"
-    assert "no --tokenizer_name" in remedies(arguments(tokenizer_name="t"))[0]
-    assert "--vocab_size" in remedies(arguments())[0]
-    # A learnt vocabulary with free rows would not gain from a larger one.
-    held_out = arguments(validation_file=["held.txt"], vocab_size=60)
-    assert remedies(held_out, 50)[0] == "add text like it to --train_file"
-    assert remedies(held_out, 60)[0].startswith("add text like it to --train_file, or give a larger --vocab_size, or")
+def test_what_is_lost_of_every_text_is_said_with_a_remedy_that_suits_the_flags(tokenizer):
+    known, foreign = ["the dog sat."] * 9, ["the dog में sat.", None] * 9
+    assert checked_losses(tokenizer, {"train text": known, "held-out text": known}) == []
+    unknown, accents = checked_losses(tokenizer, {"train text": known, "held-out text": foreign}, tokenizer_name="t")
+    assert unknown.startswith("warning: held-out text: 25.0% of the characters are in [UNK]") and "learn a" in unknown
+    assert "Devanagari: में becomes म" in accents
+    for flags, remedy in (({"model_name_or_path": "m"}, "begin with a model of this"), ({}, "a larger --vocab_size")):
+        assert remedy in checked_losses(tokenizer, {"train text": foreign}, **flags)[0]
 
 
-def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
-    train = build_corpus([*random_documents(3), FOREIGN, ["में"]], tokenizer, tmp_path / "train")
-    held_out = build_corpus(DOCUMENTS, tokenizer, tmp_path / "held")
-    said, facts = [], {}
-    run = SimpleNamespace(
-        args=arguments(tokenizer_name="t"),
-        say=said.append,
-        add_facts=facts.update,
-        only_main=lambda work: work(),
-    )
-    record_coverage(run, tokenizer, Corpora([train], held_out, {}))
-    assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
-    assert facts["coverage"]["train"] == train.facts[0]["coverage"]
-    assert facts["coverage"]["held_out"]["unknown_tokens"] == 0
-    assert said[0] == "the tokenizer is lower-cased and strips accents"
-    assert said[1].startswith("train text: [UNK] is ") and said[-1].startswith("held-out text: [UNK] is 0.0%")
-    unknown, accents = said[2:-1]
-    assert unknown.startswith("warning: train text: [UNK] is ") and "learn a vocabulary" in unknown
-    assert "Devanagari: में becomes म" in accents or "Thai" in accents
+def test_text_of_which_nothing_is_left_is_refused(tokenizer):
+    with pytest.raises(UserError, match=r"^held-out text: expected text that the tokenizer knows.*--limit_alphabet"):
+        checked_losses(tokenizer, {"train text": ["the dog"], "held-out text": FOREIGN})
 
 
-def test_text_of_which_nothing_is_left_is_refused(tmp_path, tokenizer):
-    known, foreign = (
-        build_corpus(DOCUMENTS, tokenizer, tmp_path / "a"),
-        build_corpus([FOREIGN], tokenizer, tmp_path / "b"),
-    )
-    run = SimpleNamespace(args=arguments(), say=print, add_facts=lambda **facts: None, only_main=lambda work: work())
-    for train, held_out, name in ((foreign, known, "train"), (known, foreign, "held-out")):
-        with pytest.raises(
-            ValueError, match=f"^{name} text: expected text that the tokenizer knows.*--limit_alphabet$"
-        ):
-            record_coverage(run, tokenizer, Corpora([train], held_out, {}))
+def test_the_beginning_of_a_text_ends_behind_so_many_characters():
+    assert list(beginning(["ab", None, "cd", "ef"], 3)) == ["ab", "", "cd"]
+    assert list(beginning(["ab", None, "cd", "ef"], 99)) == ["ab", "", "cd", "ef"]
 
 
 # --- words in scripts that have no spaces between words ---------------------------------------------------------------

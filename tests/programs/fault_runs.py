@@ -26,7 +26,7 @@ import run_pretraining  # noqa: F401
 import run_squad
 import run_swag  # noqa: F401
 from bert_training.engine.errors import report_errors
-from bert_training.files.locks import release_all
+from bert_training.files.processes import release_all
 from bert_training.pretraining import network
 from bert_training.tasks import fine_tuning
 from tests.helpers.fault_injection import AT_THE_END

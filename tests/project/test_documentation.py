@@ -23,8 +23,7 @@ from transformers import BertConfig
 from bert_training import __main__
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.inputs.flags.natures import FIXED
-from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.parsing import FIXED, parse_arguments
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 from bert_training.tasks.classification import glue
 from bert_training.tasks.classification.sources import load_data

@@ -10,7 +10,7 @@ import pytest
 
 from bert_training.__main__ import commands, main
 from bert_training.inputs.flags.fine_tuning import GlueArguments
-from bert_training.inputs.flags.natures import helps
+from bert_training.inputs.flags.parsing import helps
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from tests.helpers.repository import ROOT
 

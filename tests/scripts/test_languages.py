@@ -1,8 +1,8 @@
-"""Text that a tokenizer loses, through every script: it is counted, said and recorded, or refused before any work."""
+"""Text that a tokenizer loses, through every script: it is said, or refused before any work."""
 
 import csv
-import json
 import random
+import re
 
 import pytest
 from transformers import AutoTokenizer, BertTokenizer, pipeline
@@ -49,19 +49,10 @@ def learnt(pretraining_flags):
     return make
 
 
-def recorded(folder) -> dict:
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-
-
 def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
     folder = pretrain(learnt("hindi", text(documents(HINDI))))
     out = capsys.readouterr().out
-    assert "the tokenizer is lower-cased and keeps accents\n" in out
-    assert "train text: [UNK] is 0.0% of the tokens and holds 0.0% of the characters\n" in out
     assert "warning" not in out
-    facts = recorded(folder)
-    assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": False}
-    assert facts["coverage"]["train"]["stripped_characters"] == facts["coverage"]["train"]["unknown_tokens"] == 0
     for opened in (AutoTokenizer.from_pretrained(folder), BertTokenizer.from_pretrained(folder)):
         assert opened.tokenize("में पोस्ट") == ["में", "पोस्ट"]
         assert opened.decode(opened("में पोस्ट")["input_ids"], skip_special_tokens=True) == "में पोस्ट"
@@ -71,7 +62,9 @@ def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
 
 def test_thai_with_an_english_tokenizer_is_refused(pretraining_flags, text, tmp_path):
     file = text(documents(THAI))
-    message = r"^train text: expected text that the tokenizer knows, but 100\.0% of its letters are in \[UNK\], such as"
+    message = (
+        r"^train text: expected text that the tokenizer knows, but 100\.0% of its characters are in \[UNK\], such as"
+    )
     with pytest.raises(ValueError, match=message):
         pretrain(pretraining_flags("refused", train_file=file))
     assert not (tmp_path / "refused" / "run.json").exists()
@@ -95,17 +88,12 @@ def test_a_table_that_the_model_cannot_read_is_refused(tmp_path, pretrained):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_a_table_loses_is_said_and_recorded(tmp_path, pretrained, capsys):
+def test_what_a_table_loses_is_said(tmp_path, pretrained, capsys):
     """tests/tasks/test_task_data.py has the other scripts."""
     run_glue.main(fine_tuning(tmp_path, pretrained, ["the house में is old and red"] * 4 + ["red window"] * 4))
     out = capsys.readouterr().out
-    facts = recorded(tmp_path / "run")["coverage"]
-    assert list(facts) == ["train", "validation"] and facts["train"] == facts["validation"]
-    assert facts["train"]["unknown_tokens"] >= 4 and facts["train"]["stripped_characters"] >= 12
-    assert facts["train"]["example"] == ["में", "म"]
-    assert "\ntrain: [UNK] is " in out and "; validation: [UNK] is " in out
     for split in ("train", "validation"):
-        assert f"\nwarning: {split}: [UNK] is " in out
+        assert re.search(rf"\nwarning: {split}: .*% of the characters are in \[UNK\]", out)
         assert f"\nwarning: {split}: accents or vowels are stripped from " in out
     assert "(Devanagari: में becomes म)" in out
     assert "take a model whose tokenizer keeps them (strip_accents false in tokenizer_config.json)\n" in out
@@ -115,7 +103,6 @@ def test_extract_features_says_what_it_loses(tmp_path, pretrained, text, capsys)
     file = text("the house में\nthe red window\n")
     flags = ["--model_name_or_path", str(pretrained), "--input_file", str(file), "--max_seq_length", "16"]
     extract_features.main([*flags, "--output_file", str(tmp_path / "out.npz"), "--pooling", "mean", "--layers=-1"])
-    first, *warnings = capsys.readouterr().out.splitlines()[:3]
-    assert first == f"{file}: [UNK] is 16.7% of the tokens and holds 13.0% of the characters"
-    assert warnings[0].startswith(f"warning: {file}: [UNK] is 16.7% of the tokens")
+    warnings = capsys.readouterr().out.splitlines()
+    assert warnings[0].startswith(f"warning: {file}: 13.0% of the characters are in [UNK]")
     assert "(Devanagari: में becomes म)" in warnings[1]

@@ -10,8 +10,7 @@ from transformers import AutoConfig, BertConfig, PretrainedConfig
 import run_glue
 import run_squad
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.inputs.flags.natures import EVALUATION, natures
-from bert_training.inputs.flags.parsing import parse_arguments
+from bert_training.inputs.flags.parsing import EVALUATION, natures, parse_arguments
 from bert_training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
 from tests.helpers import short_runs
 from tests.helpers.records import read

@@ -27,7 +27,7 @@ from bert_training.tasks.task_data import (
 )
 from tests.helpers import short_runs
 from tokenization import build_tokenizer
-from tokenization.fingerprint import tokenizer_sha256
+from tokenization.bert_tokenizer import tokenizer_sha256
 
 TASKS = {
     "run_glue": (GlueArguments, "bert_training.tasks.classification.sources"),
@@ -84,9 +84,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     said, recorded = [], {}
     tokenizer, weights = AutoTokenizer.from_pretrained(tokenizer_folder), {"model.safetensors": "00"}
     origin = record_origin(SimpleNamespace(say=said.append, add_facts=recorded.update), data, tokenizer, weights)
-    assert said[:2] == [data.summary(), *same_content_warnings(data)]
-    covered = recorded.pop("coverage")
-    assert list(covered) == list(data.splits) and all(counts["characters"] for counts in covered.values())
+    assert said == [data.summary(), *same_content_warnings(data)]
     assert recorded.pop("baselines") == data.baselines()
     assert recorded == {
         "data": data.facts(),

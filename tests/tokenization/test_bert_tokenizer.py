@@ -7,7 +7,7 @@ import pytest
 import transformers
 from transformers import AutoTokenizer
 
-from bert_training.inputs.compressed_files import numbered_lines
+from bert_training.inputs.reading import numbered_lines
 from tokenization import BasicTokenizer, BertTokenizer, build_tokenizer, load_vocab, write_vocab
 
 PIECES = [

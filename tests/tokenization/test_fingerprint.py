@@ -1,4 +1,4 @@
-"""tokenization/fingerprint.py: a tokenizer is known by its content, without the state of its last call."""
+"""tokenization/bert_tokenizer.py: a tokenizer is known by its content, without the state of its last call."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from transformers import BertTokenizer
 
-from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
+from tokenization.bert_tokenizer import tokenizer_json, tokenizer_sha256
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "old", "new"]
 

@@ -6,7 +6,7 @@ from transformers import BertConfig
 from bert_training.inputs.models import check_fit
 from bert_training.pretraining.masking import MaskSettings, masking_rule
 from tokenization import build_tokenizer
-from tokenization.special_tokens import check_special_tokens
+from tokenization.bert_tokenizer import check_special_tokens
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 

@@ -18,7 +18,7 @@ from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.windows import build_windows
 from tests.helpers.tagged_text import read_columns, write
 from tokenization import build_tokenizer
-from tokenization.fingerprint import tokenizer_json
+from tokenization.bert_tokenizer import tokenizer_json
 
 MARKS = "red [SEP] blue [MASK] [PAD] [CLS] [UNK] house"
 PIECES = "red [ sep ] blue [ mask ] [ pad ] [ cls ] [ un ##k ] house".split()

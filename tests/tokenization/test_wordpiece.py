@@ -9,7 +9,7 @@ import pytest
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_training.inputs.compressed_files import numbered_lines
+from bert_training.inputs.reading import numbered_lines
 from tests.helpers.hostile_text import hostile_texts
 from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer, build_tokenizer, load_vocab, wordpiece

@@ -3,7 +3,7 @@
 from dataclasses import MISSING, dataclass
 from typing import Literal
 
-from bert_training.inputs.flags.natures import Flags, flag
+from bert_training.inputs.flags.parsing import Flags, flag
 
 
 @dataclass

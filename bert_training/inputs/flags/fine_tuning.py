@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from unicodedata import normalize
 
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, STORED, flag
+from bert_training.inputs.flags.parsing import APART, CARD, EVALUATION, FIXED, STORED, flag
 from bert_training.inputs.flags.shared import SharedArguments, StudentArguments
 
 NAMES = ("text_column", "label_column", "id_column", "weight_column", "group_column", "tag_names",

@@ -49,16 +49,24 @@ class Phase:
 
 
 def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
-    """The phases that the flags of run_pretraining.py ask for; a single one without `--phases`.
+    """The phases that the flags of run_pretraining.py ask for; a single one without `--phases`, whose errors it has."""
+    size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
+    text, common = flags.get("phases"), tuple(flags.get("mixture") or ())
+    if text is not None:
+        return _phases_in(text, size, accumulation, common)
+    return [Phase(flags["max_seq_length"], 1.0, size, accumulation, mixture=common)]
+
+
+def _phases_in(text: str, size: int, accumulation: int, common: tuple[float, ...]) -> list[Phase]:
+    """The phases of ``--phases``.
+
+    Args:
+        size, accumulation, common: the batch and the mixture of phases that do not name their own.
 
     Raises:
         ValueError: the text is not a list of phases, the shares do not add up to 1, a length or batch is out of range,
             or a length occurs twice with the same mixture.
     """
-    size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
-    text, common = flags.get("phases"), tuple(flags.get("mixture") or ())
-    if text is None:
-        return [Phase(flags["max_seq_length"], 1.0, size, accumulation, mixture=common)]
     shown = text if len(text) <= 200 and text.isprintable() else f"{text!r:.200}"
     phases, problem = [], None
     for part in text.split(","):
@@ -178,8 +186,6 @@ def mixture_problems(flags: Mapping[str, Any], phases: Sequence[Phase]) -> Itera
         flags: the flags of the run.
         phases: its phases, with their mixtures.
     """
-    if not is_mixed(flags):
-        return
     count, common = len(flags["train_file"]), flags.get("mixture")
     flag = "--mixture" if common else "--phases"
     if not count:

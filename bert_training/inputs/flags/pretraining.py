@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, flag
 from bert_training.inputs.flags.objectives import DEFAULT, OBJECTIVES
-from bert_training.inputs.flags.phases import mixture_problems, phases_of
+from bert_training.inputs.flags.parsing import APART, CARD, EVALUATION, FIXED, FREE, flag
+from bert_training.inputs.flags.phases import is_mixed, mixture_problems, phases_of
 from bert_training.inputs.flags.recipes import GENERAL_SHARE, recipe_defaults, width_of
 from bert_training.inputs.flags.shared import WEIGHT_OF_PRETRAINING, StudentArguments
 from tokenization.errors import UserError
@@ -168,10 +168,12 @@ class PretrainingArguments(StudentArguments):
         """The defaults that ``--recipe`` changes; UserError if both ``--phases`` and one length were given."""
         if "phases" in given and "max_seq_length" in given:
             raise UserError("--phases and --max_seq_length exclude each other; leave one of them out")
-        return recipe_defaults(given, CONFIG_SIZES)
+        return recipe_defaults(given, CONFIG_SIZES) if given.get("recipe", "paper") != "paper" else {}
 
     def choices_of_recipe(self) -> dict[str, Any]:
         """As in the base class; the paper's defaults are no choices."""
+        if self.recipe == "paper":
+            return {}
         names = ("recipe", "config_name", "model_name_or_path", "objective", "max_steps", "max_seq_length")
         return recipe_defaults({name: getattr(self, name) for name in (*names, "mixture", "phases")}, CONFIG_SIZES)
 
@@ -191,7 +193,8 @@ class PretrainingArguments(StudentArguments):
         except UserError as error:
             yield str(error)
         else:
-            yield from mixture_problems(vars(self), phases)
+            if is_mixed(vars(self)):
+                yield from mixture_problems(vars(self), phases)
 
     def _with_length(self) -> dict[str, Any]:
         return vars(self) | {"max_seq_length": self.max_seq_length or 128}

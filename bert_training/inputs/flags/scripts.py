@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from bert_training.inputs.flags.natures import Nature, natures
+from bert_training.inputs.flags.parsing import Nature, natures
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.flags.shared import SharedArguments
 

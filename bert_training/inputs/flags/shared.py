@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal
 
-from bert_training.inputs.flags.natures import APART, CARD, EVALUATION, FIXED, FREE, Flags, flag
+from bert_training.inputs.flags.parsing import APART, CARD, EVALUATION, FIXED, FREE, Flags, flag
 
 NONE = "none"  # the value of --report_to without a tracker
 
@@ -92,13 +92,12 @@ class SharedArguments(Flags):
 
     def problems(self) -> Iterator[str]:
         """The trackers that are not known or not installed."""
-        yield from tracker_problems(self.report_to)
+        if self.report_to != [NONE]:
+            yield from tracker_problems(self.report_to)
 
 
 def tracker_problems(names: list[str]) -> Iterator[str]:
-    """What is wrong unless the names are those of trackers that are installed, each once; or "none" alone."""
-    if names == [NONE]:
-        return
+    """What is wrong unless the names are those of trackers that are installed, each once."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers  # takes seconds, for this flag only
 
     installed = sorted(map(str, get_available_trackers()))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.rows import Column, check_files, chosen, header_of, own_files
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS, PAIR, Task
 from bert_training.tasks.classification.trained_for import TrainedFor

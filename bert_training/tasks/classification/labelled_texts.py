@@ -23,7 +23,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.tasks.classification import calibration, multi_label_scores
 from bert_training.tasks.classification.columns import Columns
 from bert_training.tasks.classification.glue import Task
@@ -38,7 +38,7 @@ from bert_training.tasks.loss_weights import (
     with_loss_weights,
 )
 from bert_training.tasks.task_data import ProblemType
-from tokenization.special_tokens import text_tokenizer
+from tokenization.bert_tokenizer import text_tokenizer
 
 
 @dataclass

@@ -28,8 +28,8 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments, head_of, strid
 from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
+from tokenization.bert_tokenizer import text_tokenizer
 from tokenization.errors import UserError
-from tokenization.special_tokens import text_tokenizer
 
 CHUNK = 1_000  # texts that are tokenised together, whole
 Columns = Sequence[Sequence[str]]

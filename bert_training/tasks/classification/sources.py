@@ -16,7 +16,7 @@ from pathlib import Path
 from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest, unchanged
 from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
 from bert_training.tasks.classification.columns import (

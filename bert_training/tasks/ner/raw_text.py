@@ -21,8 +21,8 @@ from transformers import PretrainedConfig
 
 from bert_training.files.atomic import whole_file
 from bert_training.files.hashing import sha256
-from bert_training.inputs.compressed_files import kind_of, numbered_lines
 from bert_training.inputs.conll import DOCUMENT
+from bert_training.inputs.reading import kind_of, numbered_lines
 from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.ner.metrics import entities
 from bert_training.tasks.ner.schemes import like_a_span, plain_labels

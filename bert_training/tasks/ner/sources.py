@@ -9,11 +9,11 @@ from typing import Any
 
 from bert_training.builtin_data import documentation
 from bert_training.files.hashing import digest, unchanged
-from bert_training.inputs.compressed_files import kind_of
 from bert_training.inputs.conll import read_conll
 from bert_training.inputs.flags.fine_tuning import NerArguments
-from bert_training.inputs.flags.natures import refuse
+from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import load_from_hub
+from bert_training.inputs.reading import kind_of
 from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
 from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_training.inputs.json_files import read_object
+from bert_training.inputs.reading import read_object
 from bert_training.tasks.squad.threshold import apply_threshold, find_best_threshold
 from tokenization.errors import UserError
 

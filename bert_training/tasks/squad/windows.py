@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.task_data import in_chunks
+from tokenization.bert_tokenizer import text_tokenizer
 from tokenization.errors import UserError
-from tokenization.special_tokens import text_tokenizer
 
 
 @dataclass

@@ -21,14 +21,14 @@ ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "
 FILES = [
     "bert_training.files.atomic",
     "bert_training.files.hashing",
-    "bert_training.files.locks",
+    "bert_training.files.processes",
     "bert_training.engine.checkpoint",
 ]
 CORPUS = [f"bert_training.pretraining.{name}" for name in ("build_corpus", "text", "corpus", "encoding")]
 SCRIPT = [
     "run_pretraining",
-    "bert_training.engine.output_folder",
-    "bert_training.engine.output_folder",
+    "bert_training.engine.run",
+    "bert_training.engine.run",
     "bert_training.cards.model_card",
 ]
 GROUPS = {"engine": ENGINE, "files": FILES, "corpus": CORPUS, "script": SCRIPT}

@@ -20,14 +20,14 @@ ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "
 FILES = [
     "bert_training.files.atomic",
     "bert_training.files.hashing",
-    "bert_training.files.locks",
+    "bert_training.files.processes",
     "bert_training.engine.checkpoint",
 ]
 SCRIPTS = ["run_glue", "run_squad", "run_ner", "run_swag"]
 TASKS = [
     "bert_training.tasks.fine_tuning",
     "bert_training.tasks.seeds",
-    "bert_training.engine.output_folder",
+    "bert_training.engine.run",
     "bert_training.tasks.task_data",
     "bert_training.tasks.teachers",
 ]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bert_training.engine.signals import SIGNALS, STOPPED
+from bert_training.engine.run import SIGNALS, STOPPED
 from bert_training.files.atomic import damage
 from lab.tests.helpers.fault_campaign import faults
 from tests.helpers import short_runs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.files import locks
+from bert_training.files import processes as locks
 from lab.tests.helpers.fault_campaign import faults
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import run

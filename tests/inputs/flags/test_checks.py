@@ -1,4 +1,4 @@
-"""bert_training/inputs/flags/natures.py: values out of range, flags that need or exclude others, all at once."""
+"""bert_training/inputs/flags/parsing.py: values out of range, flags that need or exclude others, all at once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from bert_training.inputs.flags.natures import Flags, check, flag
+from bert_training.inputs.flags.parsing import Flags, check, flag
 
 
 @dataclass

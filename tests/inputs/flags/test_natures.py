@@ -1,4 +1,4 @@
-"""bert_training/inputs/flags/natures.py and scripts.py: what a flag means for resume, model cards and reports."""
+"""bert_training/inputs/flags/parsing.py and scripts.py: what a flag means for resume, model cards and reports."""
 
 import dataclasses
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from bert_training.inputs.flags.feature_extraction import FeatureArguments
-from bert_training.inputs.flags.natures import CARD, FIXED, FREE, STORED, Nature, declared, flag, helps, kinds, natures
+from bert_training.inputs.flags.parsing import CARD, FIXED, FREE, STORED, Nature, declared, flag, helps, kinds, natures
 from bert_training.inputs.flags.scripts import SCRIPTS, flags_with
 
 

@@ -1,4 +1,4 @@
-"""bert_training/files/locks.py: a lock keeps other processes out, ends with its process, and leaves nothing that
+"""bert_training/files/processes.py: a lock keeps other processes out, ends with its process, and leaves nothing that
 matters.
 """
 
@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from bert_training.files import locks
-from bert_training.files.locks import hold, release
+from bert_training.files import processes as locks
+from bert_training.files.processes import hold, release
 from tests.helpers.repository import ROOT
 from tokenization.errors import UserError
 
@@ -19,7 +19,7 @@ OTHER = """
 import os, sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from bert_training.files import locks
+from bert_training.files import processes as locks
 try:
     locks.hold(Path({path!r}), "busy", wait={wait})
 except ValueError as error:

@@ -8,11 +8,11 @@ of the network file system, such as NFS 4.
 
 import atexit
 import contextlib
+import os
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bert_training.files.process import say
 from tokenization.errors import UserError
 
 _held: dict[Path, FileLock] = {}  # of this process; in a forked child, those of its parent, which are not locked
@@ -57,3 +57,18 @@ def release_all() -> None:
     """Release all locks of this process."""
     for path in list(_held):
         release(path)
+
+
+# --- this process ----------------------------------------------------------------------------------------------------
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may use, which a scheduler may have limited."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it, macOS has not
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def say(text: str) -> None:
+    """Print a line once, whatever the number of processes."""
+    if os.environ.get("RANK", "0") == "0":
+        print(text, flush=True)
