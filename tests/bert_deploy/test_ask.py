@@ -9,12 +9,10 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForQuestionAnswering,
-    BertForSequenceClassification,
-    TextClassificationPipeline,
 )
 
 from bert_deploy import ask
-from bert_deploy.ask import answers, read_contexts, verdicts
+from bert_deploy.ask import answers, read_contexts
 from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.fine_tuning import SquadArguments
 from bert_training.networks import number_types
@@ -75,13 +73,6 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
         assert bool(record["answer"]) == answered and record["answer"] == CONTEXT[record["start"] : record["end"]]
         assert (record["score"] < 0.1) == answered  # it describes the answer, even if another entry has a higher score
         assert not next(answers(model, tokenizer, asked, 0.0))["answer"]
-
-
-def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
-    model = network(tokenizer)
-    model.config.question_answering["max_query_length"] = 21
-    with pytest.raises(ValueError, match=r"--max_query_length 21 .* leave no room for the context"):
-        next(answers(model, tokenizer, [("who ?", CONTEXT)], None))
 
 
 @pytest.mark.parametrize("stored", [None, 0.5])
@@ -178,23 +169,6 @@ def test_the_config_of_a_stranger_is_checked_before_it_is_used(tokenizer, tmp_pa
     monkeypatch.setattr(ask, "load_network", None)
     with pytest.raises(ValueError, match=rf"{tmp_path}.*: .*({message})"):
         ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT])
-
-
-def test_classes_are_those_of_transformers_pipeline_at_the_stored_temperature(tokenizer):
-    torch.manual_seed(0)
-    config = small_config(vocab_size=len(tokenizer), num_hidden_layers=1, initializer_range=0.5, num_labels=3)
-    config.fine_tuning = {"temperature": 2.0, "texts_per_example": 1}
-    model = BertForSequenceClassification(config).eval()
-    texts = ["the old house", "a small garden by the river"]
-    plain = TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
-    for record, scores in zip(verdicts(model, tokenizer, texts), plain(texts, top_k=None, function_to_apply="none")):
-        shares = torch.tensor([one["score"] for one in scores]).div(2).softmax(0).tolist()
-        assert record["probabilities"] == pytest.approx(
-            {one["label"]: share for one, share in zip(scores, shares)}, abs=2e-6
-        )
-        assert record["label"] == scores[0]["label"]
-    with pytest.raises(ValueError, match="--second_text is for models of pairs"):
-        next(verdicts(model, tokenizer, texts, "the river"))
 
 
 @pytest.mark.parametrize(

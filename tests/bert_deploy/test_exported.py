@@ -79,21 +79,6 @@ def test_what_cannot_be_served_is_refused(folder, monkeypatch):
         open_folder(str(folder))
 
 
-def test_a_file_of_onnxruntime_is_served(folder):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    from bert_deploy.onnx_files import write_onnx
-
-    opened = open_folder(str(folder))
-    expected = alone(readings.verdict, opened, TEXT)
-    (folder / "onnx").mkdir()
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    example = {name: np.ones((2, 5), dtype=np.int64) for name in names}
-    write_onnx(opened.model, ["logits"], example, folder / "onnx" / "model.onnx")
-    (folder / "model.safetensors").unlink()
-    assert np.allclose(alone(readings.verdict, open_folder(str(folder), ONNX), TEXT).shares, expected.shares, atol=1e-5)
-
-
 def test_bfloat16_rounds_the_weights_and_gives_float32(folder):
     exact, rounded = (open_folder(str(folder), dtype=dtype) for dtype in DTYPES)
     assert rounded.model.dtype == torch.bfloat16

@@ -6,7 +6,6 @@ tests/bert_tools/test_convert.py tests what the converted network computes.
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -59,32 +58,6 @@ def test_a_pickle_is_never_executed(tmp_path, write):
     with pytest.raises(ValueError, match=r"pytorch_model\.bin: expected a file with nothing but tensors") as caught:
         read_old_checkpoint(folder)
     assert not (tmp_path / "executed").exists() and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_a_damaged_pickle_is_one_clear_error(tmp_path, seed):
-    """Bytes are changed, cut off or inserted, in files of torch today and of torch before 1.6. Either an error names
-    the file, or the values of some tensors are others: these files have no checksums that torch would verify.
-    """
-    folder, random = saved_as(tmp_path / "old", {}), np.random.default_rng(seed)
-    stored = {"bert.pooler.dense.bias": torch.arange(16.0), "cls.predictions.bias": torch.ones(20)}
-    path = folder / "pytorch_model.bin"
-    torch.save(stored, path, _use_new_zipfile_serialization=seed % 2 == 0)
-    data = bytearray(path.read_bytes())
-    place = int(random.integers(min(len(data), 900)))
-    if seed // 2 % 3 == 0:
-        data[place : place + 4] = random.bytes(4)
-    elif seed // 2 % 3 == 1:
-        del data[place:]
-    else:
-        data[place:place] = random.bytes(int(random.integers(1, 9)))
-    path.write_bytes(data)
-    try:
-        tensors = read_old_checkpoint(folder).tensors
-    except ValueError as error:
-        assert "pytorch_model.bin: " in str(error) and "\n" not in str(error)
-    else:
-        assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
 
 
 @pytest.mark.realdata

@@ -102,13 +102,6 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, old, new, expected):
     assert message(train_file=path, validation_file=path).startswith(path + expected)
 
 
-def test_wrong_combinations_of_sources_are_refused(tmp_path):
-    path = write(tmp_path, SWAG)
-    assert message().startswith("give --train_file and --validation_file in SWAG's layout")
-    assert "or --dataset_name, not both" in message(train_file=path, dataset_name="x")
-    assert message(train_file=path).startswith("--train_file needs --validation_file")
-
-
 def test_an_ending_that_the_first_row_lacks_is_not_left_out_of_all_rows(tmp_path):
     row = {"sent1": "a", "ending0": "b", "ending1": "c", "ending2": "d", "label": 1}
     first = {name: value for name, value in row.items() if name != "ending2"}

@@ -2,9 +2,7 @@
 
 import dataclasses
 import importlib
-import io
 import shutil
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,9 +13,7 @@ from bert_training.engine.checkpoint import Origin
 from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.task_data import (
-    check_vocabulary,
     files_or_hub,
-    in_chunks,
     metric_of,
     own_files,
     record_origin,
@@ -26,7 +22,6 @@ from bert_training.tasks.task_data import (
     with_labels,
 )
 from tests.helpers import short_runs
-from tokenization import build_tokenizer
 from tokenization.bert_tokenizer import tokenizer_sha256
 
 TASKS = {
@@ -116,30 +111,3 @@ def test_limits_are_for_training_and_validation_examples_only():
     args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
     splits = ("train", "validation", "validation_matched", "test", "test_matched")
     assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]
-
-
-def test_what_is_tokenised_is_said_before(task, vocab, capsys):
-    _, _, data = task
-    check_vocabulary(data, build_tokenizer(vocab))
-    assert capsys.readouterr().out == "tokenising the examples: train 4, validation 3\n"
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "rank", "shown"), [(Terminal, "0", True), (Terminal, "1", False), (io.StringIO, "0", False)]
-)
-def test_a_terminal_shows_one_bar_if_tokenising_takes_long(monkeypatch, stream, rank, shown):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr("sys.stderr", written := stream())
-    assert list(in_chunks(25, 10)) == [slice(0, 10), slice(10, 20), slice(20, 30)]
-    assert not written.getvalue()
-    now = [time.time()]
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    for _ in in_chunks(25, 10):
-        now[0] += 2
-    assert ("tokenising:  40%" in written.getvalue()) is shown
-    assert bool(written.getvalue()) is shown and "\n" not in written.getvalue()

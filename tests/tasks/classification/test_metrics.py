@@ -29,22 +29,6 @@ def test_correlations_worked_by_hand():
     assert spearmanr([0, 7, 7, 9], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(4.5 * 5), abs=1e-15)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7])
-@pytest.mark.parametrize("size", [1, 3, 10, 1000])
-def test_matthews_correlation_is_that_of_one_hot_vectors(classes, size):
-    """Gorodkin's R_K is the covariance of the one-hot vectors divided by the root of the product of their variances."""
-    rng = np.random.default_rng([classes, size])
-    for _ in range(20):
-        references = rng.integers(0, classes, size)
-        predictions = np.where(rng.random(size) < 0.5, references, rng.integers(0, classes, size))
-        ours, theirs = (
-            np.eye(classes)[side] - np.eye(classes)[side].mean(axis=0) for side in (predictions, references)
-        )
-        spread = np.sum(ours**2) * np.sum(theirs**2)
-        expected = np.sum(ours * theirs) / math.sqrt(spread) if spread > 1e-12 else 0.0
-        assert matthews_correlation(predictions, references) == pytest.approx(expected, abs=1e-12)
-
-
 def test_logits_are_correlated_in_double_precision():
     """The scores of a model that has hardly learnt differ by less than float32 can tell from their mean."""
     rng = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ from transformers import AutoTokenizer
 from bert_training.tasks.squad.answers import find_answers
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import Question, read_squad
-from bert_training.tasks.squad.windows import build_windows, max_context
-from tests.helpers.squad_examples import planted, random_logits, random_questions
+from bert_training.tasks.squad.windows import build_windows
+from tests.helpers.squad_examples import planted
 from tokenization import build_tokenizer
 
 CONTEXT = "the old doctor opened a small red house by the river ."
@@ -21,45 +20,6 @@ CONTEXT = "the old doctor opened a small red house by the river ."
 @pytest.fixture(scope="module")
 def tokenizer(tokenizer_folder):
     return AutoTokenizer.from_pretrained(tokenizer_folder)
-
-
-# --- Independent implementations -------------------------------------------------------------------------
-
-
-def every_span(questions, windows, start, end, i, max_answer_length):
-    """All valid spans of a question as (score, window, first, last), found with plain loops."""
-    rows = np.flatnonzero(windows.question == i)
-    counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
-    for best, w in zip(counted, rows):
-        for s in range(windows.num_tokens[w]):
-            for e in range(s, min(s + max_answer_length, windows.num_tokens[w])):
-                if best[s]:
-                    at = windows.context_begin[w]
-                    yield float(start[w][at + s]) + float(end[w][at + e]), w, s, e
-
-
-@pytest.mark.parametrize("decimals", [None, 0])
-def test_nbest_is_that_of_brute_force(tokenizer, vocab, decimals):
-    rng = np.random.default_rng(2)
-    questions = random_questions(rng, vocab[60:], 30)
-    windows = build_windows(questions, tokenizer, 24, 5, 8)
-    start, end = random_logits(rng, windows, decimals)
-    answers = find_answers(questions, windows, start, end, n_best_size=7, max_answer_length=4)
-    for i, question in enumerate(questions):
-        expected = OrderedDict()
-        for total, w, s, e in sorted(every_span(questions, windows, start, end, i, 4), key=lambda x: (-x[0], *x[1:])):
-            first = windows.first_token[w]
-            begin, stop = windows.offsets[i][first + s][0], windows.offsets[i][first + e][1]
-            text = question.context[begin:stop]
-            if question.context[stop : stop + 1] == "\u0301":
-                text += "\u0301"
-            expected.setdefault(text, total)
-        found = answers.nbest[question.id]
-        assert [entry["text"] for entry in found] == list(expected)[:7]
-        assert [entry["start_logit"] + entry["end_logit"] for entry in found] == list(expected.values())[:7]
-        assert all(question.context[entry["start"] : entry["end"]] == entry["text"] for entry in found)
-        assert answers.predictions[question.id] == answers.span_predictions[question.id] == found[0]["text"]
-    assert answers.null_odds == {}
 
 
 # --- Worked by hand --------------------------------------------------------------------------------------
