@@ -273,7 +273,7 @@ class TaggedSpan:
 
 def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
     """The names in a text, with their kinds; it is cut into words as the training data was."""
-    spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
+    spans = [*words_of(text, stored_cutting(opened.model.config))]
     split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
     outputs = yield Rows(_rows(rows.input_ids, [np.zeros_like(ids) for ids in rows.input_ids]))

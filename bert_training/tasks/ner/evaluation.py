@@ -93,11 +93,11 @@ class Tagger(FineTuningTask[Tagged]):
         return values, tagged
 
     def write(self, folder: Path, split: str, outcome: Tagged) -> None:
-        """Write the tags, their probabilities, and of raw text the spans with their places."""
+        """Write the tags, their probabilities, and of texts the spans with their places."""
         part, names = self.data.splits[split], self.data.label_names
         tagged_text.write_predictions(folder / f"{split}_predictions.txt", part, outcome.tags)
         tagged_text.write_probabilities(folder / f"{split}_predictions.jsonl", part, *outcome, names)
         if part.tagged:
             write_rows(folder, split, tagged_text.scored_rows(part, outcome.tags))
-        if part.facts.get("raw_text"):
+        if part.of_texts:
             write_spans(folder / f"{split}_spans.jsonl", part, outcome.tags, names)
