@@ -79,6 +79,7 @@ class Tagger(FineTuningTask[Tagged]):
         """Record and print the rows and what is longer than one; store how texts become words."""
         if self.training:
             store_facts(model.config, words=vars(self.data.cutting))
+        run.add_facts(words=vars(self.data.cutting))
         run.add_facts(rows={split: len(part) for split, part in self.features.items()})
         run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in self.rows.items()})
         for line in tagged_text.remarks(self.rows, self.data.splits, self.tokenizer, self.args.max_seq_length):

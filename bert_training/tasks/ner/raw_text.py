@@ -153,11 +153,11 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
 
 
 def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]:
-    """The text of a sentence, its line in the file, and its spans: types with their first and last characters."""
+    """The text of a sentence, the number of its line or row, and its spans with their places."""
     assert sentence.raw is not None
     line, text, places = sentence.raw
     spans = [(kind, places[first][0], places[after - 1][1]) for kind, first, after in spans_of_words(tags, plain)]
-    named = [{"type": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
+    named = [{"label": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
     return {"line": line, "text": text, "spans": named}
 
 
@@ -169,7 +169,7 @@ def spans_of_words(tags: list[str], plain: bool) -> list[tuple[str, int, int]]:
 
 
 def write_spans(path: Path, split: Split, predicted: list[list[str]], labels: tuple[str, ...]) -> None:
-    """Write one object a line for every sentence of raw text; with plain tags, every word is a span."""
+    """Write one object a line for every text, which can be read again as training data; with plain tags, every word is a span."""
     plain = plain_labels(labels)
     with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):

@@ -91,10 +91,10 @@ class NerData:
             line += f"tags {SCHEMES_IN_WORDS.get(scheme, scheme)}" if scheme else "no tags"
             line += ", plain sentences, one a line" if part.facts.get("raw_text") else ""
             if cut := part.facts.get("cut_words"):
-                line += f"; a span begins or ends within {cut:,} words, which belong to it as a whole"
-                line += f" (the first: {part.facts['first_cut_word']})"
+                line += f"; words that a span cuts, and that belong to it as a whole: {cut:,}, "
+                line += f"the first {part.facts['first_cut_word']}"
             if lost := part.facts.get("spans_without_a_word"):
-                line += f"; {lost:,} spans have no word of their own and are left out"
+                line += f"; spans that have no word of their own, and are left out: {lost:,}"
             if comments := part.facts.get("comment_lines"):
                 line += f", {comments:,} lines of comments left out"
             unknown = _types(part) - known if known is not None and part.tagged else ()
@@ -166,7 +166,7 @@ class Reading:
         if has_texts and (self.text or not (has_words and has_tags)):
             of_spans = Column("spans", spans, "--label_column", needed=named, as_json=True)
             return [document, Column("text", texts, "--text_column"), of_spans]
-        of_words = Column("tokens", (*WORDS, *texts), lists=True)
+        of_words = Column("tokens", (*WORDS, *texts), "--text_column", lists=True)
         return [document, of_words, Column("tags", tags, "--label_column", needed=named, lists=True)]
 
 
