@@ -3,9 +3,11 @@
     bert-repro ask --model runs/squad --question "Who wrote it?" --context "It was written by Ada."
     bert-repro ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
     bert-repro ask --model runs/own --text "Please close the window." "Is it raining?"
+    bert-repro ask --model runs/names --text "Ada slept in London."
 
 A model of run_glue.py says of each --text, in a line with one JSON object, its class or score, or its labels, and their
-probabilities; labels are those whose probability reaches the threshold that run_glue.py has stored with the model.
+probabilities; labels are those whose probability reaches the threshold that run_glue.py has stored with the model. One
+of run_ner.py says the names in it, with their places; texts of any length are read as in its evaluation.
 
 A context file contains one or more contexts, separated by blank lines. For every question and context, in their order,
 a line with one JSON object is printed: the answer, its score (the softmax over the n-best spans), its first character
@@ -19,9 +21,10 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from huggingface_hub import snapshot_download
 from transformers import (
     BertConfig,
     BertForQuestionAnswering,
@@ -34,6 +37,7 @@ from transformers import (
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.flags.scripts import HEADS, NAMES
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.reading import numbered_lines
 from bert_training.inputs.tokenizers import load_tokenizer
@@ -50,6 +54,9 @@ from bert_training.tasks.stored_flags import stored_settings
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_deploy.folder import OpenedModel
 
 
 def load(
@@ -151,6 +158,27 @@ def verdicts(
         yield given | judge(of_text)._replace(lost=lost).record()
 
 
+def open_tagger(name: str, dtype: str = FLOAT32) -> "OpenedModel | None":
+    """The model of a folder or the Hub if it is one of run_ner.py; None if it is another."""
+    found = (checkpoint_config(name, "--model").architectures or [""])[0]
+    if found not in HEADS or NAMES not in HEADS[found].abilities:
+        return None
+    from bert_deploy.folder import open_folder
+
+    return open_folder(name if Path(name).is_dir() else snapshot_download(name), dtype=dtype)
+
+
+def names(opened: "OpenedModel", texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield each text with its names, which are those of the service."""
+    from bert_deploy.readings import names_in, run  # which needs this module
+
+    for text in texts:
+        (found,) = run(opened, [names_in(opened, text)])
+        if isinstance(found, Exception):
+            raise found
+        yield {"text": text, "names": [name.record(text) for name in found]}
+
+
 def read_contexts(path: str | Path) -> list[str]:
     """The contexts of a text file, separated by blank lines. Raises ValueError if the file is not UTF-8."""
     return [
@@ -166,7 +194,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="the folder or the Hub name of a fine-tuned model")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--question", nargs="+", help="one or more questions, each in quotes")
-    asked.add_argument("--text", nargs="+", help="one or more texts, each in quotes, for a model of run_glue.py")
+    asked.add_argument(
+        "--text", nargs="+", help="one or more texts, each in quotes, for a model of run_glue.py or run_ner.py"
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--context", help="the text that contains the answer")
     source.add_argument("--context_file", help="a UTF-8 text file of contexts that are separated by blank lines")
@@ -183,14 +213,18 @@ def main(argv: list[str] | None = None) -> None:
     contexts = read_contexts(args.context_file) if args.context_file else [args.context] if args.context else []
     if bool(args.question) != bool(contexts) or (args.question and args.second_text):
         parser.error("give --question with --context or --context_file, or --text")
-    model, tokenizer = load(
-        args.model, BertForSequenceClassification if args.text else BertForQuestionAnswering, args.dtype
-    )
+    tagger = open_tagger(args.model, args.dtype) if args.text else None
+    if tagger and args.second_text:
+        parser.error("--second_text is for models of pairs; leave it out")
+    head = BertForSequenceClassification if args.text else BertForQuestionAnswering
+    model, tokenizer = (tagger.model, tagger.tokenizer) if tagger else load(args.model, head, args.dtype)
     read = [*(args.text or contexts), *filter(None, [args.second_text])]
     warnings = coverage(tokenizer, read).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS)
     for warning in [*warning_of(args.dtype), *warnings]:
         print(warning, file=sys.stderr)  # standard output has the answers alone
-    if args.text:
+    if tagger:
+        records = names(tagger, args.text)
+    elif args.text:
         records = verdicts(model, tokenizer, args.text, args.second_text)
     else:
         pairs = [*itertools.product(args.question, contexts)]

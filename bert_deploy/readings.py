@@ -6,7 +6,7 @@ model cannot read is a ValueError with a sentence for the user.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from bert_training.engine.batches import Features
 from bert_training.inputs.flags.scripts import CHOICE, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
-from bert_training.tasks.classification.verdicts import Verdict, class_names
+from bert_training.tasks.classification.verdicts import DIGITS, Verdict, class_names
 from bert_training.tasks.cut_texts import encode_cut
 from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
 from bert_training.tasks.ner.schemes import plain_labels, with_types
@@ -270,10 +270,14 @@ class TaggedSpan:
     end: int
     probability: float
 
+    def record(self, text: str) -> dict[str, Any]:
+        """The span with its text, as ``bert-repro ask`` and the service give it."""
+        return asdict(self) | {"text": text[self.start : self.end], "probability": round(self.probability, DIGITS)}
+
 
 def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
-    """The names in a text, with their kinds; it is cut into words as the training data was."""
-    spans = [*words_of(text, stored_cutting(opened.model.config, everywhere=True))]
+    """The names in a text, with their kinds; cut into words, and read in overlapping rows, as run_ner.py does."""
+    spans = [*words_of(text, stored_cutting(opened.model.config))]
     split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
     rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
     outputs = yield Rows(_rows(rows.input_ids, [np.zeros_like(ids) for ids in rows.input_ids]))

@@ -171,8 +171,7 @@ def _answer(opened: OpenedModel, question: str, context: str) -> Steps[Any]:
 
 def _names(opened: OpenedModel, text: str) -> Steps[Any]:
     found = yield from readings.names_in(opened, text)
-    said = [asdict(name) | {"text": text[name.start : name.end]} | _share(name.probability) for name in found]
-    return {"names": said}
+    return {"names": [name.record(text) for name in found]}
 
 
 def _gaps(opened: OpenedModel, text: str) -> Steps[Any]:

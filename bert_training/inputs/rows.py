@@ -24,7 +24,7 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +51,7 @@ class Column(NamedTuple):
         lists: whether a cell may be a list.
         answers: whether a cell has answers as SQuAD has them, {"text": [...], "answer_start": [...]}.
         filled: whether every row has a value where the column is there.
+        as_json: whether a cell may be anything, and is passed on as JSON text.
     """
 
     role: str
@@ -60,6 +61,15 @@ class Column(NamedTuple):
     lists: bool = False
     answers: bool = False
     filled: bool = False
+    as_json: bool = False
+
+
+Wanted = Sequence[Column] | Callable[[Sequence[str]], Sequence[Column]]
+"""The columns that a script reads, or what names them, given the header of a source."""
+
+
+def _of_header(columns: Wanted, header: Sequence[str]) -> Sequence[Column]:
+    return columns([*map(nfc, header)]) if callable(columns) else columns
 
 
 class Layout(NamedTuple):
@@ -96,7 +106,7 @@ class Rows(NamedTuple):
     facts: dict[str, Any]
 
 
-def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_USUAL) -> Rows:
+def read_rows(path: str | Path, columns: Wanted, layout: Layout = AS_USUAL) -> Rows:
     """The rows of a file.
 
     Raises:
@@ -121,7 +131,7 @@ def read_rows(path: str | Path, columns: Sequence[Column], layout: Layout = AS_U
     return _by_roles(table, header, columns, source, facts)
 
 
-def object_rows(objects: Sequence[dict[str, Any]], columns: Sequence[Column], source: str) -> Rows:
+def object_rows(objects: Sequence[dict[str, Any]], columns: Wanted, source: str) -> Rows:
     """The rows of the objects that a JSON file, or something else that is no file, has."""
     header = [*dict.fromkeys(name for row in objects for name in row)]
     table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
@@ -133,7 +143,7 @@ def facts_of(source: str) -> dict[str, Any]:
     return {"source": source, "sha256": sha256(Path(source))}
 
 
-def hub_rows(rows: "Dataset", columns: Sequence[Column], source: str) -> Rows:
+def hub_rows(rows: "Dataset", columns: Wanted, source: str) -> Rows:
     """The rows of a split of the Hub. The class of a ``ClassLabel`` is its name; one that is hidden, as -1, is null."""
     table: dict[str, Any] = {}
     facts: dict[str, Any] = {"source": source, "fingerprint": rows._fingerprint}
@@ -152,9 +162,9 @@ def nfc(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dict[str, str]:
+def chosen(header: Sequence[str], columns: Wanted, source: str) -> dict[str, str]:
     """The name, as it is spelled, of each role's column that is in a header. UserError names all that are missing."""
-    spelled = {nfc(name): name for name in header}
+    columns, spelled = _of_header(columns, header), {nfc(name): name for name in header}
     found = {column.role: name for column in columns for name in reversed(column.names) if nfc(name) in spelled}
     wanted = "; ".join(
         " or ".join(map(repr, column.names)) + (f" (name another with {column.flag})" if column.flag else "")
@@ -169,13 +179,13 @@ def chosen(header: Sequence[str], columns: Sequence[Column], source: str) -> dic
     return {role: spelled[nfc(name)] for role, name in found.items()}
 
 
-def _by_roles(table: Any, header: Sequence[str], columns: Sequence[Column], source: str, facts: dict[str, Any]) -> Rows:
+def _by_roles(table: Any, header: Sequence[str], columns: Wanted, source: str, facts: dict[str, Any]) -> Rows:
     """The rows as strings, or lists of strings, from columns that are lists or those of an Arrow table."""
     import pyarrow
     from datasets import Dataset
 
     names = chosen(header, columns, source)
-    there = [column for column in columns if column.role in names]
+    there = [column for column in _of_header(columns, header) if column.role in names]
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
     check_rows(found, source)
     return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
@@ -231,7 +241,7 @@ def _spelled(value: Any, column: Column) -> Any:
         return value if value is None or _are_answers(value) else repr(value)
     if isinstance(value, float) and math.isnan(value):
         return None
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float) or (column.as_json and value is not None):
         return json.dumps(value)
     if isinstance(value, list) and column.lists:
         return ["" if one is None else str(_spelled(one, column)) for one in value]
@@ -255,9 +265,7 @@ def _class_name(value: Any, names: Sequence[str]) -> Any:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def _cells(
-    source: str, content: bytes, columns: Sequence[Column], layout: Layout, broken: list[int]
-) -> tuple[Any, list[str]]:
+def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken: list[int]) -> tuple[Any, list[str]]:
     """Some columns of a .csv or a .tsv, and its header; every cell is a string, also an empty one."""
     import pyarrow
     from pyarrow import csv as arrow_csv
@@ -318,7 +326,7 @@ def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[s
     return header
 
 
-def _parquet(source: str, content: bytes, columns: Sequence[Column]) -> tuple[Any, list[str]]:
+def _parquet(source: str, content: bytes, columns: Wanted) -> tuple[Any, list[str]]:
     file = parquet_file(source, io.BytesIO(content))
     header = file.schema_arrow.names
     return file.read([*dict.fromkeys(chosen(header, columns, source).values())]), header

@@ -54,7 +54,7 @@ CONLL_TAGS = [
 
 def ner_arguments(**given) -> SimpleNamespace:
     names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
-    names += ("max_train_samples", "max_eval_samples", "tag_names", "label_column", "validation_split")
+    names += ("max_train_samples", "max_eval_samples", "tag_names", "label_column", "text_column", "validation_split")
     return SimpleNamespace(**(dict.fromkeys(names) | {"mixed_tags": False, "tag_scheme": "auto"} | given))
 
 

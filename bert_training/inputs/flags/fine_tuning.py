@@ -316,7 +316,8 @@ class NerArguments(ClassArguments):
             speech. io: words in a row with one tag are one name, and O is none. auto: plain, if O is not among them.
         tag_names: The names of tags that are numbers in JSON, in the order of the numbers.
         label_column: Name of the column of the tags in JSON, Parquet and data sets of the Hub. Default: ner_tags or
-            tags.
+            tags; of spans in texts label, labels, spans or entities.
+        text_column: Name of the column of texts with spans. Default: text.
         feature_based: Freeze BERT; train a BiLSTM on these layers (paper, Table 7).
         lstm_size: Hidden units of that BiLSTM in each direction.
         per_device_train_batch_size: Rows per device in one forward pass; a row may contain several sentences.
@@ -329,6 +330,7 @@ class NerArguments(ClassArguments):
     tag_scheme: Literal["auto", "plain", "io"] = flag("auto", FIXED | EVALUATION, needs=(OWN,))
     tag_names: list[str] | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
     label_column: str | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
+    text_column: str | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
     feature_based: TaggerLayers | None = flag(None, READING, excludes=("keep_layers", "teacher"))
     lstm_size: int = flag(768, READING, at_least=1, needs=("feature_based",))
     per_device_train_batch_size: int = flag(8)

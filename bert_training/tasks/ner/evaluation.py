@@ -79,6 +79,7 @@ class Tagger(FineTuningTask[Tagged]):
         """Record and print the rows and what is longer than one; store how texts become words."""
         if self.training:
             store_facts(model.config, words=vars(self.data.cutting))
+        run.add_facts(words=vars(self.data.cutting))
         run.add_facts(rows={split: len(part) for split, part in self.features.items()})
         run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in self.rows.items()})
         for line in tagged_text.remarks(self.rows, self.data.splits, self.tokenizer, self.args.max_seq_length):
@@ -93,11 +94,11 @@ class Tagger(FineTuningTask[Tagged]):
         return values, tagged
 
     def write(self, folder: Path, split: str, outcome: Tagged) -> None:
-        """Write the tags, their probabilities, and of raw text the spans with their places."""
+        """Write the tags, their probabilities, and of texts the spans with their places."""
         part, names = self.data.splits[split], self.data.label_names
         tagged_text.write_predictions(folder / f"{split}_predictions.txt", part, outcome.tags)
         tagged_text.write_probabilities(folder / f"{split}_predictions.jsonl", part, *outcome, names)
         if part.tagged:
             write_rows(folder, split, tagged_text.scored_rows(part, outcome.tags))
-        if part.facts.get("raw_text"):
+        if part.of_texts:
             write_spans(folder / f"{split}_spans.jsonl", part, outcome.tags, names)

@@ -1,11 +1,13 @@
-"""Plain sentences to tag, one a line: which files these are, their words, and the spans that are found in them.
+"""Texts to tag: plain sentences, one a line, or texts with spans; their words, and the spans that are found in them.
 
     Ada slept in London.        ->   Ada | slept | in | London | .
 
-A text is cut into words as the training data is (``Cutting``), so that the words of the training data with spaces
-between them become the same words. What is not known of it is cut as data sets of names mostly are: words end at white
-space; punctuation at their edges, and every Chinese character, is a word of its own; other punctuation within a word
-stays (``U.S.A``, ``don't``).
+A text is cut into words as the training data is (``Cutting``), which is stored with the model, so that scripts, ``ask``
+and the service read the same words. Training data in words decides by its words: those that have spaces between them
+become the same words; what is not known of it is cut as data sets of names mostly are: words end at white space;
+punctuation at their edges, and every Chinese character, is a word of its own; other punctuation within a word stays
+(``U.S.A``, ``don't``). Training texts with spans, and models that store nothing, are cut as BERT's tokenizer does, and
+with it transformers' pipeline (``AS_PIPELINES``).
 """
 
 import json
@@ -57,12 +59,13 @@ class Cutting:
 
 
 USUAL = Cutting()
+AS_PIPELINES = Cutting(everywhere=True)
 
 
 def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
     """The rules that give the words of the training data; those that are stored with the model without such data."""
-    if train is None:
-        return stored
+    if train is None or train.of_texts:
+        return stored if train is None else AS_PIPELINES
     words, found = Counter(train.words), Counter[str]()
     for word, number in words.items():
         places = {_place(word, at) for at in range(len(word))}
@@ -79,9 +82,9 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
     return Cutting(unusual, cut[:MOST_WHOLE])
 
 
-def stored_cutting(config: PretrainedConfig, everywhere: bool = False) -> Cutting:
-    """The rules that are stored with a model; for a model from elsewhere the usual ones, or those of pipelines."""
-    return Cutting(**stored_facts(config).get("words", {"everywhere": everywhere}))
+def stored_cutting(config: PretrainedConfig) -> Cutting:
+    """The rules that are stored with a model; for a model from elsewhere those of pipelines."""
+    return Cutting(**stored_facts(config).get("words", vars(AS_PIPELINES)))
 
 
 def is_cut_by_pipelines(word: str) -> bool:
@@ -150,11 +153,11 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
 
 
 def spans_of(sentence: Sentence, tags: list[str], plain: bool) -> dict[str, Any]:
-    """The text of a sentence, its line in the file, and its spans: types with their first and last characters."""
+    """The text of a sentence, the number of its line or row, and its spans with their places."""
     assert sentence.raw is not None
     line, text, places = sentence.raw
     spans = [(kind, places[first][0], places[after - 1][1]) for kind, first, after in spans_of_words(tags, plain)]
-    named = [{"type": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
+    named = [{"label": kind, "start": start, "end": end, "text": text[start:end]} for kind, start, end in spans]
     return {"line": line, "text": text, "spans": named}
 
 
@@ -166,7 +169,7 @@ def spans_of_words(tags: list[str], plain: bool) -> list[tuple[str, int, int]]:
 
 
 def write_spans(path: Path, split: Split, predicted: list[list[str]], labels: tuple[str, ...]) -> None:
-    """Write one object a line for every sentence of raw text; with plain tags, every word is a span."""
+    """Write one object a line for every text, which can be read again as training data; with plain tags, every word is a span."""
     plain = plain_labels(labels)
     with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,18 @@ from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.reading import kind_of
 from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
 from bert_training.tasks.loss_weights import facts_of, summary_of
-from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text
+from bert_training.tasks.ner.raw_text import (
+    AS_PIPELINES,
+    USUAL,
+    Cutting,
+    cutting_of,
+    is_cut_by_pipelines,
+    is_raw_text,
+    read_raw_text,
+    words_of,
+)
 from bert_training.tasks.ner.schemes import AUTO, IO, plain_labels, to_bio
+from bert_training.tasks.ner.spans import SPANS, TEXT, spans_of_cell, tags_of_words, text_of_task
 from bert_training.tasks.ner.tagged_text import PLAIN, Sentence, Split, one_document_each
 from bert_training.tasks.task_data import (
     SPLIT_SEED,
@@ -29,11 +39,14 @@ from bert_training.tasks.task_data import (
 )
 from tokenization.errors import UserError
 
+WORDS, TAGS = ("tokens", "words"), ("ner_tags", "tags")
+IN_TEXTS = "spans"  # the scheme of texts with spans of characters
 SCHEMES_IN_WORDS = {scheme: f"{scheme}, turned into BIO" for scheme in ("IOB1", "BIOES", "BMES", "IO")}
-SCHEMES_IN_WORDS |= {PLAIN: "plain, a class for every word"}
+SCHEMES_IN_WORDS |= {PLAIN: "plain, a class for every word", IN_TEXTS: "from spans in texts, in BIO"}
 BUILTIN = "the documentation carried by this Python installation"
 GIVE_FILES = (
-    "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
+    "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence), or "
+    "JSON lines with text and spans"
 )
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 METRICS_OF_PLAIN = ("accuracy", "f1_macro", "loss")
@@ -77,6 +90,11 @@ class NerData:
             scheme = part.facts.get("tag_scheme")
             line += f"tags {SCHEMES_IN_WORDS.get(scheme, scheme)}" if scheme else "no tags"
             line += ", plain sentences, one a line" if part.facts.get("raw_text") else ""
+            if cut := part.facts.get("cut_words"):
+                line += f"; words that a span cuts, and that belong to it as a whole: {cut:,}, "
+                line += f"the first {part.facts['first_cut_word']}"
+            if lost := part.facts.get("spans_without_a_word"):
+                line += f"; spans that have no word of their own, and are left out: {lost:,}"
             if comments := part.facts.get("comment_lines"):
                 line += f", {comments:,} lines of comments left out"
             unknown = _types(part) - known if known is not None and part.tagged else ()
@@ -118,19 +136,38 @@ class Reading:
         scheme: ``AUTO``, ``PLAIN`` or ``IO`` (``schemes.py``).
         mixed_tags: whether an I- that continues nothing begins an entity.
         tag_names: the names that numbers stand for, if --tag_names gives some.
-        column: the name of the column of tags in JSON and data sets of the Hub, if --label_column names it.
+        column: the name of the column of tags or spans in JSON and data sets of the Hub, if --label_column names it.
+        text: the name of the column of texts, if --text_column names it.
         known: the tags of the training data or of the model.
+        cutting: how texts become words.
     """
 
     scheme: str = AUTO
     mixed_tags: bool = False
     tag_names: list[str] | None = None
     column: str | None = None
+    text: str | None = None
     known: frozenset[str] = frozenset()
+    cutting: Cutting = AS_PIPELINES
 
     def knowing(self, tags: Iterable[str], plain: bool) -> "Reading":
         """The same for further data, whose tags are of the kind of these."""
         return replace(self, scheme=PLAIN if plain else IO, known=frozenset(tags))
+
+    def columns(self, header: Sequence[str]) -> list[Column]:
+        """The columns of words with tags, of texts with spans, or of the tasks of Label Studio, whichever are there."""
+        tags, spans = ((self.column,) if self.column else names for names in (TAGS, SPANS))
+        texts, named = (self.text,) if self.text else TEXT, self.column is not None
+        has_words, has_tags, has_texts = (not {*names}.isdisjoint(header) for names in (WORDS, tags, texts))
+        document = Column("document", ("document_id", "doc_id"), needed=False)
+        if "data" in header and not has_words and not has_texts:
+            of_tasks = [Column(name, (name,), needed=False, as_json=True) for name in ("data", "annotations")]
+            return [document, *of_tasks]
+        if has_texts and (self.text or not (has_words and has_tags)):
+            of_spans = Column("spans", spans, "--label_column", needed=named, as_json=True)
+            return [document, Column("text", texts, "--text_column"), of_spans]
+        of_words = Column("tokens", (*WORDS, *texts), "--text_column", lists=True)
+        return [document, of_words, Column("tags", tags, "--label_column", needed=named, lists=True)]
 
 
 def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, cutting: Cutting = USUAL) -> NerData:
@@ -146,14 +183,14 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
             be scored by.
     """
     files = files_or_hub(args, GIVE_FILES, "sentences", divides=True)
-    reading = Reading(args.tag_scheme, args.mixed_tags, args.tag_names, args.label_column)
+    reading = Reading(args.tag_scheme, args.mixed_tags, args.tag_names, args.label_column, args.text_column)
     if files:
         with unchanged(*files.values()):
             splits = _read(files, reading, model_labels, cutting)
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES, asks_to_divide(args))
         rows = {
-            split: hub_rows(part, _columns(reading), f"{args.dataset_name} {split}") for split, part in from_hub.items()
+            split: hub_rows(part, reading.columns, f"{args.dataset_name} {split}") for split, part in from_hub.items()
         }
         splits = _read(rows, reading, model_labels, cutting)
     else:
@@ -203,21 +240,13 @@ def _read(
             reading = reading.knowing(tags, splits["train"].plain)
     elif model_labels:
         reading = reading.knowing(model_labels, plain_labels(model_labels))
+    reading = replace(reading, cutting=cutting_of(splits.get("train"), cutting))
     for split, source in sources.items():
         if split == "test" and isinstance(source, str) and is_raw_text(source, reading.known):
-            splits[split] = read_raw_text(source, cutting_of(splits.get("train"), cutting))
+            splits[split] = read_raw_text(source, reading.cutting)
         elif split != "train":
             splits[split] = read_file(source, reading)
     return {split: splits[split] for split in sources}
-
-
-def _columns(reading: Reading) -> tuple[Column, ...]:
-    tags = (reading.column,) if reading.column else ("ner_tags", "tags")
-    return (
-        Column("tokens", ("tokens", "words"), lists=True),
-        Column("tags", tags, "--label_column", needed=reading.column is not None, lists=True),
-        Column("document", ("document_id", "doc_id"), needed=False),
-    )
 
 
 def read_file(source: str | Path | Rows, reading: Reading = Reading()) -> Split:
@@ -229,7 +258,7 @@ def read_file(source: str | Path | Rows, reading: Reading = Reading()) -> Split:
     if isinstance(source, Rows):
         return _sentences(source, source.facts["source"], reading, in_rows=True)
     in_rows = kind_of(source) in (".jsonl", ".json", ".parquet")
-    rows = read_rows(source, _columns(reading)) if in_rows else read_conll(source)
+    rows = read_rows(source, reading.columns) if in_rows else read_conll(source)
     return _sentences(rows, str(source), reading, in_rows)
 
 
@@ -240,6 +269,8 @@ def _sentences(rows: Rows, source: str, reading: Reading, in_rows: bool) -> Spli
         in_rows: whether a place is a row, and tags may be numbers, as in JSON and data sets of the Hub.
     """
     columns = rows.data[:]
+    if "tokens" not in columns:
+        return _texts(rows, columns, source, reading)
     words = columns["tokens"]
     tags = _named(columns["tags"], reading.tag_names, source, in_rows) if "tags" in columns else [None] * len(words)
     tagged, documents, sentences = any(tags), dict[str, int](), []
@@ -252,17 +283,67 @@ def _sentences(rows: Rows, source: str, reading: Reading, in_rows: bool) -> Spli
                 f"{place}: expected words and a tag for each, in two lists, in all rows or in none; got "
                 f"{str(sentence)[:60]!r} and {str(given)[:60]!r}; correct the row"
             )
-        document = documents.setdefault(columns["document"][row], len(documents)) if "document" in columns else 0
+        document = _document(documents, columns, row)
         known = tags_of_row if tagged else None
         sentences.append(Sentence(sentence, known, document, place, None if in_rows else columns["line"][row]))
-    content = rows.facts.get("sha256") or rows.facts["content_sha256"]
     kept = {name: rows.facts[name] for name in ("comment_lines",) if name in rows.facts}
-    split = Split(source, sentences, {"documents": len(documents), "sha256": content} | kept)
-    if not documents:
-        one_document_each(split)
+    split = _split_of(rows, source, sentences, documents, kept)
     if tagged:
         to_bio(split, reading.mixed_tags, reading.scheme)
     return split
+
+
+def _document(documents: dict[str, int], columns: dict[str, list[Any]], row: int) -> int:
+    """The number of the document of a row, counted as they come."""
+    return documents.setdefault(columns["document"][row], len(documents)) if "document" in columns else 0
+
+
+def _split_of(
+    rows: Rows, source: str, sentences: list[Sentence], documents: dict[str, int], facts: dict[str, Any]
+) -> Split:
+    content = rows.facts.get("sha256") or rows.facts["content_sha256"]
+    split = Split(source, sentences, {"documents": len(documents), "sha256": content} | facts)
+    if not documents:
+        one_document_each(split)
+    return split
+
+
+def _texts(rows: Rows, columns: dict[str, list[Any]], source: str, reading: Reading) -> Split:
+    """The texts of rows as sentences, cut into words; one without a word is left out.
+
+    Raises:
+        UserError: some texts have spans and some have not, or spans are malformed or overlap.
+    """
+    sentences, documents, cut, overlaps, lost = list[Sentence](), dict[str, int](), list[str](), list[str](), 0
+    for row in range(len(rows.data)):
+        place = f"{source}, row {row + 1}"
+        given = {name: cells[row] for name, cells in columns.items()}
+        if "text" in given:
+            text, spans = given["text"], given.get("spans")
+        else:
+            text, spans = text_of_task(given, reading.text or TEXT[0], place)
+        places, tags = [*words_of(text, reading.cutting)], None
+        words = [text[begin:end] for begin, end in places]
+        if spans is not None:
+            found = tags_of_words(places, spans_of_cell(spans, text, place))
+            overlaps += [f"{place}: {' and '.join(map(str, map(tuple, found.overlap)))}"] if found.overlap else []
+            cut += [f"{words[number]!r:.40}, {place}" for number in found.cut]
+            tags, lost = found.tags, lost + len(found.lost)
+        if words:
+            document = _document(documents, columns, row)
+            sentences.append(Sentence(words, tags, document, place, raw=(row + 1, text, places)))
+    with_spans = [sentence.tags is not None for sentence in sentences]
+    problems = {
+        f"{source}: expected texts with words, got none": not sentences,
+        f"{source}: expected spans of every text, [] if it has none, or of no text; {with_spans.count(False):,} of "
+        f"{len(sentences):,} have none": len({*with_spans}) > 1,
+        f"{source}: expected spans that do not overlap, because a word has one tag; got some that do in "
+        f"{len(overlaps):,} texts, the first in {next(iter(overlaps), '')}": overlaps,
+    }
+    refuse(problems)
+    facts: dict[str, Any] = {"tag_scheme": IN_TEXTS} if with_spans[0] else {}
+    facts |= {"cut_words": len(cut), "first_cut_word": cut[0]} if cut else {}
+    return _split_of(rows, source, sentences, documents, facts | ({"spans_without_a_word": lost} if lost else {}))
 
 
 def _named(tags: list[Any], names: list[str] | None, source: str, in_rows: bool) -> list[Any]:

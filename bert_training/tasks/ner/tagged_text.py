@@ -38,7 +38,7 @@ class Sentence:
         document: the number of its document in the file.
         where: the file, or the row of a data set.
         line: the line of its first word in the file; None for a data set.
-        raw: of raw text, the number of its line, the line, and the place of every word in it (``raw_text.py``).
+        raw: of a text, the number of its line or row, the text, and the place of every word in it (``raw_text.py``).
     """
 
     words: list[str]
@@ -84,6 +84,11 @@ class Split:
     def tagged(self) -> bool:
         """Whether the sentences have tags."""
         return self.sentences[0].tags is not None
+
+    @property
+    def of_texts(self) -> bool:
+        """Whether its words were cut out of texts."""
+        return self.sentences[0].raw is not None
 
     @property
     def plain(self) -> bool:

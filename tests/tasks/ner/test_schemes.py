@@ -254,7 +254,7 @@ def test_spans_have_their_places_in_the_line(tmp_path):
     first, second = map(json.loads, (tmp_path / "spans.jsonl").read_text().splitlines())
     assert first["line"] == 2 and first["text"] == "Ada  Lovelace saw London." and second["spans"] == []
     assert first["spans"] == [
-        {"type": "PER", "start": 0, "end": 13, "text": "Ada  Lovelace"},
-        {"type": "LOC", "start": 18, "end": 24, "text": "London"},
+        {"label": "PER", "start": 0, "end": 13, "text": "Ada  Lovelace"},
+        {"label": "LOC", "start": 18, "end": 24, "text": "London"},
     ]
     assert "plain sentences, one a line" in test.summary()
