@@ -197,12 +197,23 @@ def check_rows(found: Sized, source: str) -> None:
         raise UserError(f"{source}: expected rows, got none")
 
 
+def _of_label_studio(cells: Sequence[Any]) -> Sequence[Any]:
+    """Label Studio exports several choices as {"choices": ["a", "b"]}, and one choice as a string: all become lists."""
+    if not any(isinstance(cell, dict) and [*cell] == ["choices"] for cell in cells):
+        return cells
+    return [
+        cell["choices"] if isinstance(cell, dict) and "choices" in cell else [cell] if isinstance(cell, str) else cell
+        for cell in cells
+    ]
+
+
 def _as_text(values: Any, column: Column, source: str) -> Any:
     """The cells of a column as an Arrow array of strings, or of lists of strings. UserError names the row."""
     import pyarrow
 
     if not isinstance(values, pyarrow.ChunkedArray) or not pyarrow.types.is_string(values.type):
         rows = values.to_pylist() if isinstance(values, pyarrow.ChunkedArray) else values
+        rows = _of_label_studio(rows) if column.lists else rows
         spelled = [_spelled(value, column) for value in rows]
         lists = column.lists and any(isinstance(value, list) for value in spelled)
         wanted = "text" if not column.lists else "a word, a number or a list of them"
