@@ -50,6 +50,17 @@ def test_embeddings_of_sentences_are_trained_and_open_again(folder, tmp_path, mo
     assert float(re.search(r"similarity of the first pair (\S+)", told)[1]) == pytest.approx(similarity, abs=2e-3)
 
 
+@pytest.mark.filterwarnings("default")
+def test_classes_are_learned_from_few_examples(folder, tmp_path, monkeypatch, capsys):
+    """Classes that the test table lacks change no number, and "NA" and 007 are texts."""
+    needed("sentence_transformers")
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\n" + "the old house,NA\nthe king walked,7\nthe queen opened,x\n" * 6)
+    test.write_text("text,label\nthe king walked,7\nthe queen opened,x\n")
+    told = run_example("few_examples.py", folder, train, test, 2, monkeypatch=monkeypatch, capsys=capsys)
+    assert "accuracy 1.0000" in told
+
+
 def test_optuna_finds_the_best_of_its_trials(folder, tmp_path, monkeypatch, capsys):
     needed("optuna")
     table = tmp_path / "table.csv"

@@ -20,8 +20,10 @@ from bert_training.engine.errors import report_errors
 from bert_training.inputs.flags.scripts import HEADS
 from bert_training.tasks.classification.scores import value_of
 from tests.helpers import short_runs
+from tests.helpers.ecosystem import needed
 from tests.helpers.embedders import add_modules
 from tests.helpers.model_folders import edit_json
+from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
 
 
@@ -374,17 +376,17 @@ def test_files_compute_what_torch_does(model_of, tmp_path, name, record_property
 
 
 @pytest.mark.slow
+@pytest.mark.tried("onnxruntime", "`examples/labels_from_onnx.py`: an exported classifier in 8-bit integers")
 @pytest.mark.filterwarnings("default")
-def test_the_program_of_the_page_needs_nothing_of_this_project(learned, tmp_path):
+def test_the_example_needs_nothing_of_this_project(learned, tmp_path):
     """It labels texts as torch does, in a process in which torch and transformers cannot be imported."""
     for package in onnx_files.PACKAGES:
-        pytest.importorskip(package)
-    page = (Path(__file__).parents[2] / "docs/deploy.md").read_text(encoding="utf-8")
-    (program,) = [part for part in page.split("```python")[1:] if "onnxruntime" in part.split("```")[0]]
-    assert not status(learned, "--quantize", "--max_drop", 100, "--output_dir", tmp_path / "exported/own8")
-    closed = "import sys\nfor name in ('torch', 'transformers', 'bert_training'): sys.modules[name] = None\n"
-    words = [sys.executable, "-c", closed + program.split("```")[0]]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        needed(package)
+    assert not status(learned, "--quantize", "--max_drop", 100, "--output_dir", tmp_path / "own8")
+    closed = "import runpy, sys\nfor name in ('torch', 'transformers', 'bert_training'): sys.modules[name] = None\n"
+    program = f"{closed}runpy.run_path({str(ROOT / 'examples' / 'labels_from_onnx.py')!r}, run_name='__main__')"
     texts = ["Please close the window.", "Is it raining?"]
+    words = [sys.executable, "-P", "-c", program, str(tmp_path / "own8"), *texts]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     expected = transformers.pipeline("text-classification", str(learned))(texts)
     assert done.stdout.splitlines() == [f"{one['label']}: {text}" for one, text in zip(expected, texts)], done.stderr

@@ -3,7 +3,6 @@
 import re
 import runpy
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,8 @@ from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.instances import InstanceSettings, PretrainingInstances
 from bert_training.pretraining.segments import PLANNERS
-from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
+from modeling_bert_repro import BertForMaskedLM
 from tests.bert_deploy.finished_folders import findings_of
-from tests.helpers.ecosystem import needed
-from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
@@ -107,38 +104,3 @@ def test_the_toy_task_trains_a_model(tmp_path, pretrained, monkeypatch, capsys, 
     lines = [finding.line() for finding in findings_of(folder, evaluate=True)]
     assert not [line for line in lines if line.startswith("differs")]
     assert "computed again by toy_task.py" in "".join(lines)
-
-
-@pytest.mark.slow
-@pytest.mark.tried("onnxruntime", "`examples/export_onnx.py`: a finished classifier in floats and in 8-bit integers")
-@pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
-def test_the_exported_model_gives_the_same_numbers(
-    tmp_path, tokenizer_folder, vocab, monkeypatch, capsys, record_property
-):
-    """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
-    needed("onnxscript")
-    needed("onnxruntime")
-    torch.manual_seed(0)
-    model = BertForSequenceClassification(small_config(vocab_size=len(vocab), max_position_embeddings=64))
-    with torch.no_grad():
-        model.classifier.weight.mul_(10)  # The logits then are about 1.
-    model.save_pretrained(tmp_path / "model")
-    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
-    output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)
-    whole, small = (float(number) for number in re.findall(r"difference to torch (\S+)", output))
-    record_property("largest difference", whole)
-    record_property("largest difference of 8-bit integers", small)
-    assert whole < 1e-5 < small < 0.1
-
-
-@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForPreTraining", "BertForMultipleChoice"])
-def test_the_export_refuses_a_folder_of_another_class(pretrained, tmp_path, monkeypatch, capsys, name):
-    """A part of its head would be random, or compute something else. It says so before it needs ONNX."""
-    stand_in = types.ModuleType("onnxruntime")
-    stand_in.InferenceSession = stand_in.quantize_dynamic = None
-    for module in ("onnx", "onnxruntime", "onnxruntime.quantization"):
-        monkeypatch.setitem(sys.modules, module, stand_in)
-    folder = save_model(tmp_path / "model", pretrained, name)
-    with pytest.raises(SystemExit, match=f"model: expected a BertForSequenceClassification, .* got ..{name}.."):
-        run_example("export_onnx.py", folder, tmp_path, monkeypatch=monkeypatch, capsys=capsys)
-    assert not list(tmp_path.glob("*.onnx"))

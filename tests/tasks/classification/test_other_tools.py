@@ -21,7 +21,8 @@ def lines(name, labels, **more) -> str:
 
 
 def table(separator, head, row) -> str:
-    return "\r\n".join([head, *(row.format(text, label) for text, label in zip(TEXTS, ONE)), ""]).replace("|", separator)
+    rows = (row.format(text, label) for text, label in zip(TEXTS, ONE))
+    return "\r\n".join([head, *rows, ""]).replace("|", separator)
 
 
 CHOICES = [{"choices": labels} if len(labels) > 1 else labels[0] for labels in SEVERAL]
