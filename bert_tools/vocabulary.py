@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from bert_tools.extension import add_extension_flags, extend_from_flags
-from bert_training.files.atomic import make_folder
+from bert_training.files.atomic import files_into, make_folder
 from bert_training.files.processes import usable_cores
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.texts import PLACES, check_files
 from bert_training.inputs.tokenizers import TOKENIZER, TOKENIZER_CONFIG, VOCABULARY
 from bert_training.pretraining.encoding import count_words_of_files
 from tokenization.extend_vocabulary import UNUSED
-from tokenization.train_wordpiece import DRAFT, LAYOUTS, train_wordpiece
+from tokenization.train_wordpiece import LAYOUTS, train_wordpiece
 
 logger = logging.getLogger(__name__)
 
@@ -71,15 +71,15 @@ def main(argv: list[str] | None = None) -> None:
         "do_lower_case": args.do_lower_case != "false",
         "strip_accents": None if args.strip_accents is None else args.strip_accents == "true",
         "tokenize_chinese_chars": args.tokenize_chinese_chars != "false",
-        "output_dir": args.output_dir,
         "layout": args.layout,
         "min_frequency": 2 if args.min_frequency is None else args.min_frequency,
         "limit_alphabet": args.limit_alphabet,
     }
     workers = args.num_workers or usable_cores()
-    pieces = learn_vocabulary(
-        args.train_file, args.vocab_size, text_column=args.text_column, num_workers=workers, **settings
-    )
+    make_folder(Path(args.output_dir))
+    with files_into(Path(args.output_dir), "tokenizer") as draft:
+        settings |= {"text_column": args.text_column, "num_workers": workers, "output_dir": draft}
+        pieces = learn_vocabulary(args.train_file, args.vocab_size, **settings)
     unused = sum(bool(UNUSED.fullmatch(piece)) for piece in pieces)
     part = f" ({unused} of them [unused])" if unused else ""
     print(f"{len(pieces):,} rows{part} in {args.output_dir}")
@@ -120,7 +120,7 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
         "--num_workers", "--num-workers", type=int, help="processes that count words; default: the cores it may use"
     )
     args = parser.parse_args(argv)
-    of_others = () if os.path.exists(Path(args.output_dir) / DRAFT) else (TOKENIZER, TOKENIZER_CONFIG)
+    of_others = () if os.path.exists(Path(args.output_dir) / "tokenizer.incomplete") else (TOKENIZER, TOKENIZER_CONFIG)
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here
             parser.error(f"{args.output_dir} already holds a {name}; name another folder")

@@ -11,6 +11,7 @@ next one saves. The same text gives the same pieces.
 
 import copy
 import heapq
+import itertools
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -23,7 +24,7 @@ from tokenizers.models import WordPiece
 
 from .coverage import MAX_WORD_LENGTH
 from .errors import UserError
-from .train_wordpiece import ENOUGH, count_words
+from .train_wordpiece import count_words
 from .wordpiece import BLANKS, _numbered_lines
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # Google's vocabularies have such rows, which its documentation advises to fill with words of one's own.
 UNUSED = re.compile(r"[\[<]unused[ _-]?\d+[\]>]", re.IGNORECASE)
+ENOUGH = 3  # documents of a word whose numbers are kept; a word in so many is no noise of one of them
 FEWEST = 2  # a chosen piece occurs at least so often, in ENOUGH documents if there are so many
 # The longest piece: BERT's own have up to 18 characters, and longer names, such as those of chemistry, are two pieces.
 # A longer word of ASCII offers no piece, because it is a formula, a sequence or an address.
@@ -141,7 +143,7 @@ def extend_vocabulary(
     if isinstance(texts, Words):
         words, documents = texts
     else:
-        words = count_words(texts or (), *rules, documents)
+        words = count_documents(texts or (), documents, *rules)
     before = _pieces_of(words, known).total()
     saved: dict[str, int | None]
     if isinstance(new, int):
@@ -170,13 +172,41 @@ def count_mixed_words(
     once has a count of at most 1.
     """
     documents: dict[str, tuple[int, ...]] = {}
-    counts = [count_words(texts, *_rules(tokenizer), documents) for texts in sources]
+    counts = [count_documents(texts, documents, *_rules(tokenizer)) for texts in sources]
     rates = [share / max(1, words.total()) for words, share in zip(counts, shares, strict=True)]
     mixed: dict[str, float] = {}
     for words, rate in zip(counts, rates):
         for word, count in words.items():
             mixed[word] = mixed.get(word, 0.0) + count * (rate / max(rates))
     return Words(Counter({word: whole for word, count in mixed.items() if (whole := round(count))}), documents)
+
+
+def count_documents(
+    texts: Iterable[str | None],
+    documents: dict[str, tuple[int, ...]],
+    do_lower_case: bool = True,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
+) -> Counter[str]:
+    """The words of ``texts``, in which None ends a document.
+
+    Args:
+        documents: gets the numbers of the first ``ENOUGH`` documents of each word. Words that it has already are of
+            earlier documents.
+        do_lower_case: see ``count_words``, as for the others.
+    """
+    words, lines = Counter[str](), iter(texts)
+    for number in itertools.count(1 + max((seen[-1] for seen in documents.values()), default=0)):
+        first = next(lines, ...)  # ... at the end
+        if first is ...:
+            return words
+        others = itertools.takewhile(lambda line: line is not None, lines) if first is not None else ()
+        found = count_words(filter(None, [first, *others]), do_lower_case, strip_accents, tokenize_chinese_chars)
+        words.update(found)
+        for word in found:
+            seen = documents.get(word, ())
+            documents[word] = (*seen, number) if len(seen) < ENOUGH else seen
+    raise AssertionError("the numbers never end")
 
 
 def check_extendable(tokenizer: "PreTrainedTokenizerBase") -> None:

@@ -9,12 +9,10 @@ numbers. Therefore words are counted here, and every single character gets its n
 import bisect
 import logging
 import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -23,7 +21,7 @@ from .coverage import MAX_WORD_LENGTH, strip_words
 from .errors import UserError
 
 if TYPE_CHECKING:
-    from .bert_tokenizer import BertTokenizer
+    pass
 
 LAYOUTS = {
     # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are given to pieces.
@@ -36,11 +34,8 @@ GOOGLE_LAYOUT_FROM = 1000
 ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
-ENOUGH = 3  # documents of a word whose numbers are kept; a word in so many is no noise of one of them
 
 CountsWords = Callable[[bool, bool | None, bool], Counter[str]]
-
-DRAFT = "tokenizer.incomplete"  # a folder in that of the tokenizer, until vocab.txt is there
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +78,6 @@ def train_wordpiece(
 
     Raises:
         ValueError: there are no words, or ``vocab_size`` rows cannot hold the alphabet.
-        OSError: the tokenizer could not be written.
     """
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
@@ -105,7 +99,7 @@ def train_wordpiece(
             tokenize_chinese_chars=tokenize_chinese_chars,
             strip_accents=strip_accents,
         )
-        _save(tokenizer, Path(output_dir))
+        tokenizer.save_pretrained(output_dir)
     return pieces
 
 
@@ -128,34 +122,11 @@ def _words_and_accents(
     return words, False
 
 
-def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
-    """Write the files of a tokenizer into a folder, each of them whole or not at all, and vocab.txt last.
-
-    Raises:
-        OSError: they could not be written.
-    """
-    draft = folder / DRAFT
-    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
-    if os.path.islink(draft):  # in a folder from somebody else; rmtree leaves it, and mkdir does not follow it
-        draft.unlink()
-    try:
-        draft.mkdir(parents=True)
-        tokenizer.save_pretrained(draft)
-        for file in sorted(draft.iterdir()):
-            os.replace(file, folder / file.name)
-        draft.rmdir()
-    except Exception as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        # The library `tokenizers` raises a plain Exception, such as "No space left on device (os error 28)".
-        raise OSError(f"{folder} could not be written ({error}); give another folder, or free some space") from error
-
-
 def count_words(
-    texts: Iterable[str | None],
+    texts: Iterable[str],
     do_lower_case: bool = True,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
-    documents: dict[str, tuple[int, ...]] | None = None,
 ) -> Counter[str]:
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
@@ -164,8 +135,6 @@ def count_words(
 
     Args:
         strip_accents: None means the value of ``do_lower_case``.
-        documents: gets the numbers of the first ``ENOUGH`` documents of each word, which None in ``texts`` ends. Words
-            that it has already are of earlier documents.
 
     Raises:
         UnicodeEncodeError: a text has a lone surrogate.
@@ -176,41 +145,17 @@ def count_words(
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
-    present: set[str] = set()  # the strings of the present document
-    found: dict[str, tuple[int, ...]] = {}  # the documents of strings
-    enough: set[str] = set()
-    document = 1 + max((seen[-1] for seen in (documents or {}).values()), default=0)
-
-    def end_document() -> None:
-        for string in present - enough:
-            found[string] = (*found.get(string, ()), document)
-            if len(found[string]) == ENOUGH:
-                enough.add(string)
-        present.clear()
 
     def fold() -> None:
-        end_document()
         for string, count in raw.items():
             for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string)):
                 words[word] += count
-                if documents is not None:
-                    documents[word] = tuple(sorted({*documents.get(word, ()), *found[string]})[:ENOUGH])
         raw.clear()
-        found.clear()
-        enough.clear()
 
     for text in texts:
-        if text is None and documents is not None:
-            end_document()
-            document += 1
-            continue
-        assert text is not None  # None ends a document, which only callers with ``documents`` give
         text.encode()  # a lone surrogate is an error here, and no [UNK] later
         # str.split() without a separator would also split at control characters, which the normaliser deletes.
-        strings = text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" ")
-        raw.update(strings)
-        if documents is not None:
-            present.update(strings)
+        raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
         if len(raw) > RAW_LIMIT:
             fold()
     fold()

@@ -16,7 +16,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from bert_training.engine.errors import is_for_the_user
-from bert_training.engine.run import Run, only_parent_ends_me
+from bert_training.engine.run import Run
+from bert_training.files.processes import only_parent_ends_me
 from bert_training.inputs.flags.shared import SharedArguments
 from tokenization.errors import UserError
 

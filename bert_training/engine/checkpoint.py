@@ -169,9 +169,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
     Raises:
         ValueError: the named folder is not a complete checkpoint.
     """
-    asked = run.args.resume_from_checkpoint
-    if not asked:
-        return None
+    asked = str(run.args.resume_from_checkpoint)
     if asked != "auto":
         return named_checkpoint(asked)
     for folder in reversed(_checkpoints(run.output_dir)):
@@ -254,6 +252,14 @@ def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[], o
     Raises:
         ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
     """
+    done = _resumed(run, state, take) if run.args.resume_from_checkpoint else 0
+    if not done:
+        run.write_facts()
+        begin_anew(run)
+    return done
+
+
+def _resumed(run: Run[SharedArguments], state: TrainingState, take: Callable[[], object] | None) -> int:
     folder = find_checkpoint(run)
     found = {str(name) for name in gather_object([folder and folder.name])}
     if len(found) > 1:
@@ -261,15 +267,13 @@ def resume(run: Run[SharedArguments], state: TrainingState, take: Callable[[], o
             f"the processes find different checkpoints ({', '.join(sorted(found))}); --output_dir must be on a file "
             "system that all machines share"
         )
-    if folder:
-        done = load_checkpoint(run, folder, state, take)
-        run.write_facts()
-        if run.is_main and run.args.resume_from_checkpoint == "auto":
-            _drop_old(run, done)  # the process may have been killed before it deleted them
-        return done
+    if folder is None:
+        return 0
+    done = load_checkpoint(run, folder, state, take)
     run.write_facts()
-    begin_anew(run)
-    return 0
+    if run.is_main and run.args.resume_from_checkpoint == "auto":
+        _drop_old(run, done)  # the process may have been killed before it deleted them
+    return done
 
 
 def begin_anew(run: Run[SharedArguments]) -> None:

@@ -39,7 +39,7 @@ def report_errors(main: Callable[[], None], without_memory: str = MORE_MEMORY) -
 
     The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged (FloatingPointError)
     or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
-    ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
+    ``files/processes.py: STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
     Characters that the encoding of the terminal lacks are printed as escapes.
 

@@ -29,6 +29,7 @@ from transformers.utils import logging
 from bert_training.cards.hub_upload import check_access
 from bert_training.cards.publishing import HUB_NAMES, published
 from bert_training.engine.run import Run, broadcast_object_list, check_output_dir, has_tpu, is_finished, lock_output_dir
+from bert_training.files.processes import say
 from bert_training.inputs.flags.parsing import config_facts
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import recipe_text
@@ -126,9 +127,7 @@ def _facts_in(folder: str) -> dict[str, Any] | None:
 def advice(args: SharedArguments, precision: str) -> str | None:
     """A line for a new run that computes in float32 on a GPU with bfloat16, because nobody has named a type."""
     named = args.mixed_precision or LAUNCHER in os.environ or args.resume_from_checkpoint
-    if named or precision != "no" or not torch.cuda.is_available():
-        return None
-    if not torch.cuda.is_bf16_supported(including_emulation=False):
+    if named or precision != "no" or not torch.cuda.is_bf16_supported(including_emulation=False):
         return None
     name = torch.cuda.get_device_name()
     faster = "whose matrix products are several times as fast"
@@ -182,14 +181,11 @@ def start_run(args: Args) -> Run[Args]:
     open_many_files(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
-    named, folders = args.resume_from_checkpoint, [args.output_dir]
-    if named and named != "auto":  # a checkpoint, perhaps in the folder of another run
-        folders.append(str(Path(named).parent))
-    settled = settled_precision(args, folders)
+    settled = settled_precision(args, folders_of_run(args))
     precision = settled.precision if settled else args.mixed_precision
     if precision == "fp16" and not torch.cuda.is_available():
         raise UserError("--mixed_precision fp16 needs a GPU; on a CPU use bf16 or no")
-    trackers = trackers_of(args)
+    trackers = trackers_of(args) if args.report_to != [NONE] else {}
     accelerator = _accelerator(precision, **trackers)
     check_launch(accelerator)
     keep_cudnn_from_attention()
@@ -206,7 +202,7 @@ def start_run(args: Args) -> Run[Args]:
     if settled:
         run.facts.setdefault(CHOSEN, settled.why)
         run.say(settled.said())
-    elif told := advice(args, accelerator.mixed_precision):
+    elif torch.cuda.is_available() and (told := advice(args, accelerator.mixed_precision)):
         run.say(told)
     if trackers:
         start_trackers(accelerator, run)
@@ -214,11 +210,18 @@ def start_run(args: Args) -> Run[Args]:
     return run
 
 
+def folders_of_run(args: SharedArguments) -> list[str]:
+    """Where the run began that is resumed; none for a new run."""
+    named = args.resume_from_checkpoint
+    # A checkpoint may be in the folder of another run.
+    return [] if not named else [args.output_dir, *([] if named == "auto" else [str(Path(named).parent)])]
+
+
 def _enter_output_dir(args: SharedArguments) -> None:
     """Lock the output folder, and check it again, because another run may have been at work there until now."""
     lock_output_dir(args.output_dir)
     check_output_dir(args)
-    if is_finished(args):
+    if args.resume_from_checkpoint and is_finished(args):
         raise UserError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
 
 
@@ -239,19 +242,21 @@ def _facts(args: SharedArguments, accelerator: Accelerator) -> dict[str, Any]:
         HUB_NAMES: names_on_hub(vars(args)),
         "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
-    if Path(args.output_dir, RUN).is_file():  # the run is resumed
-        try:
-            earlier = Record.read(args.output_dir).facts
-        except ValueError as error:  # nothing else of it is needed: the checkpoint has flags and hashes of its own
-            if accelerator.is_main_process:
-                print(f"warning: {error}; it is written again", flush=True)
-            return facts
-        same = ("started", "command", "versions", "commit", "device", "processes", "mixed_precision")
-        starts = earlier.get("earlier", [])
-        starts = starts if isinstance(starts, list) else []
-        facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]
-        facts |= {CHOSEN: earlier[CHOSEN]} if CHOSEN in earlier else {}
-    return facts
+    return facts | (_facts_of_earlier(args) if args.resume_from_checkpoint else {})
+
+
+def _facts_of_earlier(args: SharedArguments) -> dict[str, Any]:
+    """What the earlier starts of a run wrote; the checkpoint has flags and hashes of its own."""
+    if not Path(args.output_dir, RUN).is_file():
+        return {}
+    try:
+        earlier = Record.read(args.output_dir).facts
+    except ValueError as error:
+        say(f"warning: {error}; it is written again")
+        return {}
+    same = ("started", "command", "versions", "commit", "device", "processes", "mixed_precision")
+    starts = [*earlier.get("earlier", []), {name: earlier.get(name) for name in same}]
+    return {"earlier": starts} | ({CHOSEN: earlier[CHOSEN]} if CHOSEN in earlier else {})
 
 
 def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
@@ -387,9 +392,7 @@ NAME_OF_RUN = {"wandb": "name", "trackio": "name", "mlflow": "run_name", "swanla
 
 
 def trackers_of(args: SharedArguments) -> dict[str, Any]:
-    """The options of ``Accelerator`` for --report_to; {} without trackers."""
-    if args.report_to == [NONE]:
-        return {}
+    """The options of ``Accelerator`` for --report_to."""
     chosen = [TensorBoardTracker(FOLDER, args.output_dir) if name == TENSORBOARD else name for name in args.report_to]
     return {"log_with": chosen, "project_dir": args.output_dir}
 

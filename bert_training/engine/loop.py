@@ -20,7 +20,8 @@ from accelerate.utils import DistributedType
 
 from bert_training.engine.batches import is_labelled, num_examples
 from bert_training.engine.checkpoint import TrainingState, save_checkpoint
-from bert_training.engine.run import STOPPED, Run, StopSignals
+from bert_training.engine.run import Run
+from bert_training.files.processes import STOPPED, StopSignals
 from bert_training.inputs.flags.shared import SharedArguments
 
 # The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
@@ -100,8 +101,8 @@ def training_steps(
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
             fp16, a gradient that is not finite stops the run only when the scale has become too small (LEAST_SCALE).
-        SystemExit: a signal asked the process to stop (``signals.py``). It is raised after the caller's loop body for
-            the step has finished and a checkpoint has been written.
+        SystemExit: a signal asked the process to stop (``files/processes.py``). It is raised after the caller's loop
+            body for the step has finished and a checkpoint has been written.
     """
     accelerator, model = run.accelerator, state.model
     with_tokens = getattr(accelerator.unwrap_model(model), COUNTS_TOKENS, False)

@@ -1,24 +1,22 @@
-"""A run: its folder, its processes and its records.
+"""A run: its folder, its processes, those on a TPU too, and its records.
 
 ``run.json`` says what was run (flags, versions, commit, device, data); ``metrics.jsonl`` contains one JSON object per
 event. Every process has a ``Run``, but only the main process writes files. ``bert_training/engine/launch.py`` starts
-it.
+it, when ``nothing_to_do`` has found that no other run is in the folder that --output_dir names.
+
+A TPU needs some functions besides Accelerate's: for objects of all processes, and for tensors that have no memory to be
+written from. Nothing of them has run on a TPU; torch_xla on a CPU has trained, saved and resumed, with one process.
 """
 
 import dataclasses
 import importlib
 import json
 import math
-import os
 import pickle
 import re
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any, Generic, TypeVar
 
 import accelerate.utils
@@ -205,60 +203,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# --- the signals that stop a run -------------------------------------------------------------------------------------
-
-STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-# Under torchrun, one Ctrl-C reaches a process twice: from the terminal and from torchrun.
-SAME_SIGNAL_SECONDS = 1.0
-
-
-class StopSignals:
-    """A context in which the first signal only sets ``asked``; a second one, at least 1 s later, kills as usual."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._time = 0.0
-        self._earlier: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> "StopSignals":
-        if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
-            heard = [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
-            self._earlier = {number: signal.signal(number, self._note) for number in heard}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._earlier.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        if not self.asked:
-            self.asked, self._time = True, time.monotonic()
-        elif time.monotonic() - self._time > SAME_SIGNAL_SECONDS:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-
-
-def only_parent_ends_me(_worker: int = 0) -> None:
-    """Ignore ``SIGNALS``, but SIGTERM only unless the parent process sent it; for processes that prepare batches.
-
-    Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of a job, but the training process
-    still needs batches to finish its step.
-    """
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
-
-        def wait() -> None:
-            while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
-                pass
-            os._exit(0)
-
-        parent = os.getppid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=wait, daemon=True).start()
-
-
 # --- the output folder -----------------------------------------------------------------------------------------------
 
 LOCK = ".lock"  # the name of the lock file
@@ -331,7 +275,7 @@ def nothing_to_do(args: SharedArguments) -> bool:
     Raises:
         ValueError: as ``check_output_dir`` and ``is_finished``.
     """
-    if is_finished(args):
+    if args.resume_from_checkpoint and is_finished(args):
         report_finished(args)
         return True
     check_output_dir(args)
@@ -348,7 +292,7 @@ def is_finished(args: SharedArguments) -> bool:
         ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
     """
     folder = Path(args.output_dir)
-    if not args.resume_from_checkpoint or not record.is_finished(folder):
+    if not record.is_finished(folder):
         return False
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     run = record.Record.read(folder)

@@ -1,15 +1,34 @@
-"""Locks that keep two processes from writing the same folder or file, made of filelock's.
+"""A process among others: its locks, its cores, the lines that it prints, and the signals that stop it.
 
-A lock is a small hidden file, which the system unlocks when the process that holds it ends, however it ends; a lock
-file that a killed process has left behind refuses nobody. On a file system without locks (some network file systems
-have none, or have them switched off), a line says so and the work goes on. Between machines, a lock is as good as that
-of the network file system, such as NFS 4.
+Locks keep two processes from writing the same folder or file, and are made of filelock's. A lock is a small hidden
+file, which the system unlocks when the process that holds it ends, however it ends; a lock file that a killed process
+has left behind refuses nobody. On a file system without locks (some network file systems have none, or have them
+switched off), a line says so and the work goes on. Between machines, a lock is as good as that of the network file
+system, such as NFS 4.
+
+The signals are SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal or the connection was closed) and SIGUSR1, which batch
+systems send before the time is up (in Slurm, the option ``signal=USR1@120`` of sbatch). A process that ignores SIGHUP,
+as under ``nohup``, goes on ignoring it. A training finishes its step, writes a checkpoint and exits with the status
+``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start again" from success
+(0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
+
+    until python run_pretraining.py ... --resume_from_checkpoint auto; do [ $? = 75 ] || break; done
+
+A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. If there
+is no next step, the run ends as usual. Before the first step and after the last one, while data is prepared or results
+are written, the others kill as usual, and Ctrl-C ends the process with status 130; the same command goes on from there.
+torchrun forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
 import atexit
 import contextlib
 import os
+import signal
+import threading
+import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -72,3 +91,57 @@ def say(text: str) -> None:
     """Print a line once, whatever the number of processes."""
     if os.environ.get("RANK", "0") == "0":
         print(text, flush=True)
+
+
+# --- the signals that stop a run -------------------------------------------------------------------------------------
+
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+# Under torchrun, one Ctrl-C reaches a process twice: from the terminal and from torchrun.
+SAME_SIGNAL_SECONDS = 1.0
+
+
+class StopSignals:
+    """A context in which the first signal only sets ``asked``; a second one, at least 1 s later, kills as usual."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._time = 0.0
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
+            heard = [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+            self._earlier = {number: signal.signal(number, self._note) for number in heard}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._earlier.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if not self.asked:
+            self.asked, self._time = True, time.monotonic()
+        elif time.monotonic() - self._time > SAME_SIGNAL_SECONDS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+
+def only_parent_ends_me(_worker: int = 0) -> None:
+    """Ignore ``SIGNALS``, but SIGTERM only unless the parent process sent it; for processes that prepare batches.
+
+    Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of a job, but the training process
+    still needs batches to finish its step.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
+
+        def wait() -> None:
+            while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+                pass
+            os._exit(0)
+
+        parent = os.getppid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=wait, daemon=True).start()

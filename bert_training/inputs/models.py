@@ -71,7 +71,8 @@ def open_model(
             "with --label_token last"
         )
     check_fit(config, tokenizer, args.max_seq_length)
-    check_kept_layers(getattr(args, "kept_layers", None), config)  # not every script has the flag
+    if kept := getattr(args, "kept_layers", None):  # not every script has the flag
+        check_kept_layers(kept, config)
     return config, tokenizer
 
 
@@ -265,10 +266,10 @@ def check_length(config: BertConfig, max_seq_length: int, of: str = "the model")
         )
 
 
-def check_kept_layers(kept: tuple[int, ...] | None, config: PretrainedConfig) -> None:
+def check_kept_layers(kept: tuple[int, ...], config: PretrainedConfig) -> None:
     """Raise ValueError if --keep_layers names a layer that the network of ``config`` lacks."""
     layers = config.num_hidden_layers
-    if kept is not None and kept[-1] >= layers:
+    if kept[-1] >= layers:
         raise UserError(
             f"--keep_layers {','.join(map(str, kept))}: the model has {layers} layers, 0 to {layers - 1}; there is no "
             f"layer {kept[-1]}"

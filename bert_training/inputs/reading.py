@@ -1,4 +1,4 @@
-"""Open files that may be compressed: .xz, .gz, .bz2 and .zst, which fsspec unpacks.
+"""Read files: lines of text, perhaps packed (.xz, .gz, .bz2 and .zst, which fsspec unpacks), JSON, and records of runs.
 
 A packed file that ends too early, or whose checksum is wrong, is an error that names it. What the libraries cannot
 notice: that a whole stream is missing at the end of a file of several.

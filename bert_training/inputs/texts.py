@@ -19,7 +19,7 @@ there is fetched again under another name.
 
 A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl and .parquet files,
 and in a data set of the Hub, the field ``text`` of each row, or that of ``--text_column``, is a document, and its lines
-are paragraphs. The output of WikiExtractor and wikitext are read as their articles (``text_forms.py``). Files may be
+are paragraphs. The output of WikiExtractor and wikitext are read as their articles (``reading_of_lines``). Files may be
 packed (``reading.py: PACKED``). All text is UTF-8.
 """
 
@@ -214,6 +214,33 @@ def _copy(system: "AbstractFileSystem", name: str, plain: str) -> Path:
 
 
 # --- two forms of Wikipedia's text -----------------------------------------------------------------------------------
+# In these forms a blank line or a row is not the end of a document.
+#
+# WikiExtractor writes XML-like lines around each article and repeats its title:
+#
+#     <doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Anarchism">
+#     Anarchism
+#
+#     Anarchism is a political philosophy.
+#     </doc>
+#
+# Others write such lines without a title, with single quotes or as a bare <doc>.
+#
+# The data sets called wikitext have a line or a row for each paragraph, and headings on lines of their own:
+#
+#     <blank>
+#      = Valkyria Chronicles III =
+#     <blank>
+#      Senjō no Valkyria 3 is a role @-@ playing video game .
+#     <blank>
+#      = = Gameplay = =
+#
+# Often their blank rows are filtered out, and then there are none.
+#
+# A text in one of these forms is read as its articles. What follows each other in a file is a document, also if no line
+# closes it. The lines with tags, the repeated titles and the headings are left
+# out, because BERT was trained on "only the text passages" of Wikipedia (paper, section 3.1). All other text is left as
+# it is, even if such a line occurs in it.
 
 WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"
 WIKITEXT = "wikitext: a document for each heading of level 1, without the headings"

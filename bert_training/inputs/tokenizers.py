@@ -392,6 +392,9 @@ def _take_words(path: Path, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> 
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not isinstance(backend.model, WordPiece):
         return
+    rows = rows_of(tokenizer)
+    if path.read_bytes() == "".join(f"{rows[row]}\n" for row in sorted(rows)).encode():  # nobody has edited it
+        return
     words = words_of_the_user(path, list(load_vocab(path)), tokenizer)
     if words:
         put_pieces(tokenizer, words)

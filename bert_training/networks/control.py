@@ -17,7 +17,6 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from bert_training.engine.batches import IGNORED, is_labelled
-from bert_training.networks.initial_weights import keep_to_segments
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 OPTIONS = ("loss_weights", "class_weights")
@@ -35,7 +34,7 @@ def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTr
     vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
     control = getattr(transformers, type(model).__name__)(config)
     control.load_state_dict(model.state_dict())
-    return with_exact_losses(keep_to_segments(control), spans_over_padding)
+    return with_exact_losses(control, spans_over_padding)
 
 
 def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:

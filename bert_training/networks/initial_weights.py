@@ -206,7 +206,7 @@ def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrain
     if args.model_impl == "transformers":
         from bert_training.networks.control import control_of
 
-        return control_of(model, spans_over_padding=False)
+        return keep_to_segments(control_of(model, spans_over_padding=False))
     model.config.update({"unpad_inputs": "auto", "fast_dropout": True})
     return model
 

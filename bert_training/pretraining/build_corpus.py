@@ -135,17 +135,12 @@ def build_corpus(
         made = len(jobs)
     else:
         if fingerprint is None:
-            assert isinstance(source, Sequence), (
-                "documents that are not in a list need `fingerprint`, which identifies them"
-            )
-            fingerprint = json.dumps(list(source))
+            fingerprint = _content_of(source)
         key = key_of({"documents": hashlib.sha256(fingerprint.encode()).hexdigest()}, tokenizer)
         if is_finished(target):
             check_key(target, key)
             return Corpus.open(target)
-        lines = _lines_of(cast("Iterable[list[str] | str | None]", source))
-        check = unchanged.check if unchanged else lambda: None
-        made = _encode_stream(lines, tokenizer, target, key, num_workers, slice_bytes, check)
+        made = _encode_stream(_lines_of(source), tokenizer, target, key, num_workers, slice_bytes, unchanged)
     for folder in shard_folders(target)[made:]:  # of an unfinished corpus of another text
         remove_folder(folder)
     return Corpus.open(target, verify=False)
@@ -195,7 +190,7 @@ def make_shard(job: Job, tokenizer: PreTrainedTokenizerBase, num_workers: int = 
     files = UnchangedFiles({span.path for span in job.spans})
     described = [span.described() for span in job.spans]
     facts = {"key": job.key, "slice": described, "last": job.last}
-    if _is_made(job.path, facts):
+    if job.path.exists() and _is_made(job.path, facts):
         return
     work = _work_on(job, tokenizer_json(text_tokenizer(tokenizer)))
     _write_shard(job.path, tokenizer, results_in_order(work, num_workers), facts, files.check)
@@ -223,7 +218,7 @@ def _encode_stream(
     key: dict[str, Any],
     num_workers: int,
     characters: int,
-    check: Callable[[], None],
+    unchanged: UnchangedFiles | None,
 ) -> int:
     """Make the shards of a stream of documents and return their number; those that are there are read over."""
     content = tokenizer_json(text_tokenizer(tokenizer))
@@ -237,6 +232,7 @@ def _encode_stream(
                 pass
         else:
             parts = results_in_order(_work_on_stream(part, content), num_workers)
+            check = unchanged.check if unchanged else lambda: None
             _write_shard(path, tokenizer, parts, facts, check, lambda: stream.ended)
         number += 1
     return number
@@ -350,8 +346,13 @@ def _is_made(path: Path, facts: dict[str, Any]) -> bool:
     return all(found[name] == value for name, value in facts.items())
 
 
-def _lines_of(documents: Iterable[list[str] | str | None]) -> Iterator[str | None]:
-    for item in documents:
+def _content_of(source: Source) -> str:
+    assert isinstance(source, Sequence), "documents that are not in a list need `fingerprint`, which identifies them"
+    return json.dumps(list(source))
+
+
+def _lines_of(source: Source) -> Iterator[str | None]:
+    for item in cast("Iterable[list[str] | str | None]", source):
         yield from (item,) if item is None or isinstance(item, str) else (*item, None)
 
 

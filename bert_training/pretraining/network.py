@@ -44,7 +44,6 @@ from bert_training.pretraining.counted_weights import set_counted_weights
 from bert_training.pretraining.data import PretrainingData
 from bert_training.pretraining.masking import check_masking
 from bert_training.pretraining.teacher import check_teacher, learn_from_teacher, remove_projection
-from tokenization.bert_tokenizer import check_special_tokens
 from tokenization.errors import UserError
 
 # --- weights that a checkpoint lacks ---------------------------------------------------------------------------------
@@ -199,44 +198,13 @@ def build_pretraining_network(
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
             ``--max_seq_length``, or the checkpoint lacks weights other than those of the heads and the pooler.
     """
-    args = run.args
-    objective, initial_weights = objective_of(vars(args)), None
-    left_to_right = objective.left_to_right
-    assert args.max_seq_length is not None  # the flags get their default when they are parsed
+    args, objective = run.args, objective_of(vars(run.args))
     if objective.masks:
         check_masking(tokenizer, args.whole_word_mask)
-    else:
-        check_special_tokens(tokenizer)
     if args.teacher:
         check_teacher(args, tokenizer)
-    if args.model_name_or_path:
-        config = checkpoint_config(args.model_name_or_path)
-        origins = new_pieces_of(args, tokenizer)
-        sized = sized_config(args, config, tokenizer, origins)
-        check_fit(sized, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
-        before, config.is_decoder = config.is_decoder, left_to_right
-        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), config=config)
-        initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
-        model, new = derive_weights(run, model, sized, tokenizer, origins, new)
-        if args.kept_layers:
-            numbers = ", ".join(map(str, args.kept_layers))
-            run.say(f"layers {numbers} of the {model.config.num_hidden_layers} of {args.model_name_or_path}")
-            model = with_layers(model, args.kept_layers)
-        run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
-        if before != left_to_right:
-            ways = ("left to right", "in both directions")
-            now, then = ways if left_to_right else ways[::-1]
-            run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
-    else:
-        config = new_config(args.config_name or "mini", tokenizer)
-        config.is_decoder = left_to_right
-        if args.initializer_range is not None:
-            config.initializer_range = args.initializer_range
-        if multiple := args.pad_vocab_to_multiple_of:
-            config.vocab_size = -(-config.vocab_size // multiple) * multiple
-        check_fit(config, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
-        model = cls(config)
-    if objective.pairs and config.type_vocab_size == 1:
+    model, initial_weights = (_trained_further if args.model_name_or_path else _new)(run, cls, tokenizer)
+    if objective.pairs and model.config.type_vocab_size == 1:
         raise UserError(
             f"--objective {args.objective} needs two segments, and {args.model_name_or_path or args.config_name} has "
             "one (type_vocab_size 1 in its config.json); give --objective mlm"
@@ -248,6 +216,44 @@ def build_pretraining_network(
         set_dropout(model, args.dropout)
     prepare_for_training(model, args)
     return model, initial_weights
+
+
+def _new(
+    run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> tuple[PreTrainedModel, None]:
+    args = run.args
+    config = new_config(args.config_name or "mini", tokenizer)
+    config.is_decoder = objective_of(vars(args)).left_to_right
+    if args.initializer_range is not None:
+        config.initializer_range = args.initializer_range
+    if multiple := args.pad_vocab_to_multiple_of:
+        config.vocab_size = -(-config.vocab_size // multiple) * multiple
+    check_fit(config, tokenizer, args.max_seq_length or 0, quiet=bool(multiple))
+    return cls(config), None
+
+
+def _trained_further(
+    run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> tuple[PreTrainedModel, dict[str, str]]:
+    args, left_to_right = run.args, objective_of(vars(run.args)).left_to_right
+    name = str(args.model_name_or_path)
+    config = checkpoint_config(name)
+    origins = new_pieces_of(args, tokenizer)
+    sized = sized_config(args, config, tokenizer, origins)
+    check_fit(sized, tokenizer, args.max_seq_length or 0, quiet=bool(args.pad_vocab_to_multiple_of))
+    before, config.is_decoder = config.is_decoder, left_to_right
+    model, new, _ = load_network(cls, name, ("cls.", "bert.pooler."), config=config)
+    model, new = derive_weights(run, model, sized, tokenizer, origins, new)
+    if args.kept_layers:
+        numbers = ", ".join(map(str, args.kept_layers))
+        run.say(f"layers {numbers} of the {model.config.num_hidden_layers} of {name}")
+        model = with_layers(model, args.kept_layers)
+    run.say(f"weights of {name}" + (f", newly initialised: {', '.join(new)}" if new else ""))
+    if before != left_to_right:
+        ways = ("left to right", "in both directions")
+        now, then = ways if left_to_right else ways[::-1]
+        run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
+    return model, weights_sha256(name, local_files_only=True)
 
 
 def save_results(

@@ -61,9 +61,11 @@ class Text:
             args.train_file, column, args.dataset_name, args.dataset_config_name, bool(args.streaming)
         )
         self.held_out = Documents(args.validation_file, column)
-        check_apart(self.entries, self.held_out.entries)
-        names = names_of_results([entry.given for entry in self.held_out.entries])
-        self.held_out_by_name = {name: entry.files for name, entry in zip(names, self.held_out.entries)}
+        self.held_out_by_name: dict[str, list[Path]] = {}
+        if self.held_out.entries:
+            check_apart(self.entries, self.held_out.entries)
+            names = names_of_results([entry.given for entry in self.held_out.entries])
+            self.held_out_by_name = {name: entry.files for name, entry in zip(names, self.held_out.entries)}
         self.unchanged = UnchangedFiles([*self.files, *self.held_out_files])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity = digests or self.documents.identity()
@@ -160,9 +162,10 @@ def text_of(run: Run[PretrainingArguments]) -> Text:
     run.say(f"text: {text.name}")
     run.only_main(text.documents.note_forms)
     run.only_main(text.held_out.note_forms)
-    for line in forms_in_words(text.forms):
-        run.say(line)
-    run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
+    if text.forms:
+        for line in forms_in_words(text.forms):
+            run.say(line)
+        run.add_facts(text_forms=text.forms)
     return text
 
 

@@ -30,7 +30,7 @@ from bert_training.engine.predict import predict
 from bert_training.engine.run import Run, upload_finished
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
-from bert_training.inputs.flags.scripts import SCRIPTS, opened_by
+from bert_training.inputs.flags.scripts import opened_by
 from bert_training.inputs.models import config_labels
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
@@ -43,7 +43,6 @@ from bert_training.networks.initial_weights import (
     weights_sha256,
     with_layers,
 )
-from bert_training.record import Record
 from bert_training.tasks.stored_flags import report_stored, store_flags
 from bert_training.tasks.task_data import (
     ProblemType,
@@ -215,33 +214,9 @@ def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTra
         base, rate, width = type(args).learning_rate, args.learning_rate, model.config.hidden_size
         if rate == scaled_rate(base, width) != base:
             run.say(f"learning rate {rate:g}: {base:g} at 768 units, scaled to {width}".replace("e-0", "e-"))
-        if remark := untrained_positions(args):
-            run.say(remark)
     prepare_for_training(model, args)
     task.prepare(model)
     return model, record_origin(run, task.data, task.tokenizer, initial_weights)
-
-
-def untrained_positions(args: FineTuningArguments) -> str | None:
-    """A sentence if the texts may be longer than those from which a pre-training of this project learnt the positions.
-
-    Other checkpoints do not say how long their texts were.
-    """
-    folder = Path(args.model_name_or_path or "none")
-    try:
-        run = Record.read(folder)
-    except (OSError, ValueError):
-        return None
-    script, longest = SCRIPTS.get(run.script), run.flags.get("max_seq_length")
-    others = run.flags.get("model_name_or_path") or run.flags.get("keep_layers")  # whose positions it began with
-    if not (script and script.pretrains) or others or not isinstance(longest, int):
-        return None
-    if getattr(args, "max_seq_length", 0) <= longest:
-        return None
-    return (
-        f"{folder} was pre-trained on texts of at most {longest} tokens: what the positions after them mean is learnt "
-        "from this task alone"
-    )
 
 
 def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) -> str:

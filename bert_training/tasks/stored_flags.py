@@ -115,7 +115,9 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
     Args:
         given: the flags on the command line.
     """
-    found = _begun_with(given)
+    one_fold = "/" in (given.get("folds") or "/")
+    goes_on = given.get("resume_from_checkpoint") or given.get("seeds") is not None or not one_fold
+    found = _begun_with(given) if goes_on else None
     if found is None:
         of_teacher = given.get("teacher") if given.get("keep_layers") and not given.get("config_name") else None
         found = _read_stored(cls, given.get("model_name_or_path") or of_teacher)

@@ -102,7 +102,10 @@ def metric_of(args: FineTuningArguments, data: TaskData) -> str:
     idle = [name for name in ("teacher", "keep_layers", "class_weights") if getattr(args, name, None)]
     if idle and not training:
         raise UserError(f"--{', --'.join(idle)}: no effect without training data; leave out")
-    return deciding_metric(args, *data.metric_names(), training)
+    names, default = data.metric_names()
+    if not (args.metric_for_best_model or args.load_best_model_at_end or args.many_runs):
+        return default
+    return deciding_metric(args, names, default, training)
 
 
 def in_chunks(count: int, size: int) -> Iterator[slice]:

@@ -29,8 +29,9 @@ from typing import Any, NamedTuple
 import torch
 
 from bert_training.engine.errors import report_errors
-from bert_training.engine.run import STOPPED, StopSignals, lock_output_dir
+from bert_training.engine.run import lock_output_dir
 from bert_training.files.atomic import make_folder, new_folder, open_own
+from bert_training.files.processes import STOPPED, StopSignals
 from bert_training.pretraining.corpus import Corpus
 from bert_training.pretraining.corpus import is_finished as is_built
 from lab.paper.plan import Cell, Plan

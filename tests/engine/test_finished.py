@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_training.engine import run as output_folder
+from bert_training.engine import run as run_module
 from bert_training.engine.errors import report_errors
 from bert_training.files import processes as locks
 from bert_training.inputs.flags.fine_tuning import SquadArguments, SwagArguments
@@ -57,9 +57,9 @@ def test_the_finished_run_of_another_script_is_refused(make_run):
         json.dumps({"format": 1, "flags": dataclasses.asdict(ours), "script": "run_squad.py"})
     )
     (run.output_dir / "all_results.json").write_text("{}")
-    assert output_folder.is_finished(ours)
+    assert run_module.is_finished(ours)
     with pytest.raises(ValueError, match=r"holds a finished run of run_squad\.py; give another --output_dir"):
-        output_folder.is_finished(SwagArguments(**given))
+        run_module.is_finished(SwagArguments(**given))
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
@@ -106,7 +106,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, mon
     given = short_runs.flags("run_glue", short_data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
-    monkeypatch.setattr(output_folder, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
+    monkeypatch.setattr(run_module, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
     assert uploaded == [(folder, "someone/small")]
     assert content(folder) == before

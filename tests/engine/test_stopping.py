@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from bert_training.engine import run as signals
 from bert_training.engine.batches import Features, step_batches
 from bert_training.engine.checkpoint import UNKNOWN, TrainingState, resume
 from bert_training.engine.loop import training_steps
-from bert_training.engine.run import STOPPED, StopSignals
+from bert_training.files import processes as signals
 from bert_training.files.atomic import damage
+from bert_training.files.processes import STOPPED, StopSignals
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
 
@@ -105,7 +105,7 @@ def test_if_one_process_is_asked_to_stop_all_stop(make_run, small_config, monkey
 SECOND = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
-from bert_training.engine import run as signals
+from bert_training.files import processes as signals
 
 def status_after_two(number, same, pauses):
     child = os.fork()
@@ -142,7 +142,7 @@ def test_a_second_signal_stops_at_once():
 WORKER = """
 import os, sys, time
 sys.path.insert(0, {root!r})
-from bert_training.engine.run import only_parent_ends_me
+from bert_training.files.processes import only_parent_ends_me
 pid = os.fork()
 if pid == 0:
     only_parent_ends_me()

@@ -15,4 +15,4 @@ def test_a_scheduler_may_grant_fewer_cores_than_there_are(monkeypatch):
 
 
 def test_nothing_that_a_run_or_a_command_does_counts_the_cores_of_the_machine():
-    assert [path.name for path in sources() if "cpu_count" in path.read_text()] == ["process.py"]
+    assert [path.name for path in sources() if "cpu_count" in path.read_text()] == ["processes.py"]

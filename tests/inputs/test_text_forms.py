@@ -1,4 +1,4 @@
-"""text_forms.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
+"""texts.py recognises the output of WikiExtractor and wikitext, and leaves other text alone."""
 
 import pytest
 

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import run_pretraining
-from bert_training.engine.run import STOPPED
+from bert_training.files.processes import STOPPED
 
 
 def main(step: int, flags: list[str]) -> None:

@@ -10,13 +10,13 @@ from tokenization import build_tokenizer, load_vocab
 from tokenization.errors import UserError
 from tokenization.extend_vocabulary import (
     choose_pieces,
+    count_documents,
     count_mixed_words,
     extend_vocabulary,
     read_words,
     split_piece,
     wordpieces,
 )
-from tokenization.train_wordpiece import count_words
 
 LETTERS = "abcdefghij"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -93,14 +93,12 @@ def test_parts_are_in_the_documents_of_their_words():
     assert [new.piece for new in found] == ["##iga"]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 500_000])
-def test_the_documents_of_words_are_those_of_a_plain_count(limit, monkeypatch):
-    monkeypatch.setattr("tokenization.train_wordpiece.RAW_LIMIT", limit)
+def test_the_documents_of_words_are_those_of_a_plain_count():
     generator = random.Random(0)
     forms = ["abc", "Abc,", "fade", "(Fade", "chad-big", "CHAD", "zyx"]
     documents = [" ".join(generator.choices(forms, k=generator.randint(0, 4))) for _ in range(9)]
     found: dict[str, tuple[int, ...]] = {}
-    counted = count_words(lines_of(*documents), documents=found)
+    counted = count_documents(lines_of(*documents), found)
     split = [BASE.backend_tokenizer.pre_tokenizer.pre_tokenize_str(document.lower()) for document in documents]
     words = [[word for word, _ in parts] for parts in split]
     assert counted == Counter(word for one in words for word in one)

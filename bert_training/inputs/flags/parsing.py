@@ -1,6 +1,7 @@
-"""Parsing of a script's flags into its dataclass, and of a command's; mistakes are one line each, and status 2.
+"""How a flag is declared, parsed and checked; mistakes are one line each, and status 2.
 
-Nothing here imports torch or transformers, so that a mistake is said before they are loaded, which takes seconds.
+A flag has a type, a default, what limits it, and a nature, by which the rest of the project treats it. Nothing here
+imports torch or transformers, so that a mistake is said before they are loaded, which takes seconds.
 
 The file of --config has the flags of a command, flat, as YAML or JSON:
 
@@ -192,7 +193,7 @@ class Flags:
         self.settle()
 
     def problems(self) -> Iterator[str]:
-        """What is wrong beside what the flags declare one by one (``natures.py: flag``), each in a sentence."""
+        """What is wrong beside what the flags declare one by one (``flag``), each in a sentence."""
         yield from ()
 
     def settle(self) -> None:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bert_training.engine.run import SIGNALS, STOPPED
 from bert_training.files.atomic import damage
+from bert_training.files.processes import SIGNALS, STOPPED
 from lab.tests.helpers.fault_campaign import faults
 from tests.helpers import short_runs
 from tests.helpers.fault_runs import Ended, run
