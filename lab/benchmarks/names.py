@@ -32,16 +32,16 @@ from lab.benchmarks.whole_run_programs import make_trainer
 
 RECORD = ROOT / "lab" / "records" / "names.json"
 NEVER = "1000000000"  # steps between two evaluations, so that there is one, after the training
-TEXTS, EPOCHS, BATCH, RATE, LENGTH = 2000, 3, 32, 3e-4, 128
+EXAMPLES, TESTED, EPOCHS, BATCH, RATE, LENGTH = 800, 1000, 3, 32, 3e-4, 128
 
 
-def restaurant8k(source: Path, target: Path, count: int | None = None) -> str:
-    """Write the texts of a file of Restaurant8k as JSON lines with spans; with ``count``, so many that are drawn.
+def restaurant8k(source: Path, target: Path, count: int) -> str:
+    """Write texts of a file of Restaurant8k, drawn at random, as JSON lines with spans.
 
     The few texts with overlapping spans are left out.
     """
     rows = json.loads(source.read_text(encoding="utf-8"))
-    rows = rows if count is None else random.Random(0).sample(rows, min(count, len(rows)))
+    rows = random.Random(0).sample(rows, min(count, len(rows)))
     with open(target, "w", encoding="utf-8") as file:
         for row in rows:
             found = [(one["valueSpan"], one["slot"]) for one in row.get("labels", ())]
@@ -51,9 +51,13 @@ def restaurant8k(source: Path, target: Path, count: int | None = None) -> str:
     return str(target)
 
 
-def wnut17(source: Path, target: Path) -> str:
-    """Write a file of WNUT 2017 with the first of several tags that a word of the test data may have."""
-    lines = source.read_text(encoding="utf-8").splitlines()
+def wnut17(source: Path, target: Path, count: int) -> str:
+    """Write sentences of a file of WNUT 2017, drawn at random.
+
+    Some words of the test data have several tags, of which the first counts.
+    """
+    found = source.read_text(encoding="utf-8").replace("\n\t\n", "\n\n").strip().split("\n\n")
+    lines = "\n\n".join(random.Random(0).sample(found, min(count, len(found)))).splitlines()
     target.write_text("".join(line.partition(",B-")[0].partition(",I-")[0] + "\n" for line in lines), "utf-8")
     return str(target)
 
@@ -62,18 +66,24 @@ def sources(data: Path, folder: Path, count: int) -> dict[str, tuple[str, str]]:
     """The files to train on and to be scored on, of both data sets."""
     train, test = folder / "train.jsonl", folder / "test.jsonl"
     spans = restaurant8k(data / "restaurant8k_train_0.json", train, count)
-    words = wnut17(data / "wnut17train.conll", folder / "train.conll")
+    words = wnut17(data / "wnut17train.conll", folder / "train.conll", count)
     return {
-        "Restaurant8k": (spans, restaurant8k(data / "restaurant8k_test.json", test)),
-        "WNUT 2017": (words, wnut17(data / "emerging.test.conll", folder / "test.conll")),
+        "Restaurant8k": (spans, restaurant8k(data / "restaurant8k_test.json", test, TESTED)),
+        "WNUT 2017": (words, wnut17(data / "emerging.test.conll", folder / "test.conll", TESTED)),
     }
 
 
-def ours(flags: list[str], folder: Path, seeds: int) -> list[float]:
-    """F1 of run_ner.py for every seed."""
+def ours(flags: list[str], folder: Path, seeds: int) -> "subprocess.Popen[bytes]":
+    """run_ner.py for every seed, started."""
     command = [sys.executable, str(ROOT / "run_ner.py"), *flags, "--seeds", str(seeds), "--output_dir", str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    results = sorted(folder.glob("seed_*/all_results.json"))
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def scores_of(run: "subprocess.Popen[bytes]", folder: Path) -> list[float]:
+    """F1 of every seed of a series, when it is done."""
+    if run.wait():
+        raise SystemExit(f"run_ner.py ended with status {run.returncode}")
+    results = sorted(folder.glob("seed-*/all_results.json"))
     return [json.loads(path.read_text(encoding="utf-8"))["eval_f1"] for path in results]
 
 
@@ -120,22 +130,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="the folder of a pre-trained BERT")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--texts", type=int, default=TEXTS, help="training texts of Restaurant8k, drawn")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="training examples of each data set, drawn")
     args = parser.parse_args()
     record: dict[str, Any] = {**provenance("lab/benchmarks/names.py"), "results": []}
     record["settings"] = {"epochs": EPOCHS, "batch": BATCH, "learning_rate": RATE, "max_seq_length": LENGTH}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        files = sources(Path(os.environ["BERT_REPRO_DATA"]) / "spans", folder, args.texts)
+        files = sources(Path(os.environ["BERT_REPRO_DATA"]) / "spans", folder, args.examples)
         for name, (train, test) in files.items():
             flags = ["--model_name_or_path", args.model, "--train_file", train, "--validation_file", test]
             flags += ["--max_seq_length", str(LENGTH), "--num_train_epochs", str(EPOCHS), "--learning_rate", str(RATE)]
             flags += ["--per_device_train_batch_size", str(BATCH), "--mixed_precision", "bf16", "--context", "sentence"]
             flags += ["--eval_steps", NEVER, "--save_steps", "0", "--mixed_tags"]  # a few tags of WNUT break the scheme
             data = load_data(parse_arguments(NerArguments, [*flags, "--output_dir", place]))
-            found = {"ours": ours(flags, folder / name / "ours", args.seeds)}
-            folders = [folder / name / f"control_{seed}" for seed in range(args.seeds)]
-            found["transformers"] = [control(data, args.model, one, seed) for seed, one in enumerate(folders)]
+            own = folder / name / "ours"
+            run = ours(flags, own, args.seeds)  # at the same time as the other side, because scores are no times
+            folders = [folder / name / f"control-{number}" for number in range(args.seeds)]
+            others = [control(data, args.model, one, 42 + number) for number, one in enumerate(folders)]
+            found = {"ours": scores_of(run, own), "transformers": others}
             counts = {split: len(part) for split, part in data.splits.items()}
             cut = {split: part.facts.get("cut_words", 0) for split, part in data.splits.items()}
             record["results"].append({"data": name, "examples": counts, "cut_words": cut, "f1": found})

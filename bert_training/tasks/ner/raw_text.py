@@ -169,7 +169,7 @@ def spans_of_words(tags: list[str], plain: bool) -> list[tuple[str, int, int]]:
 
 
 def write_spans(path: Path, split: Split, predicted: list[list[str]], labels: tuple[str, ...]) -> None:
-    """Write one object a line for every text, which can be read again as training data; with plain tags, every word is a span."""
+    """Write one object a line for every text, which run_ner.py can read; with plain tags, every word is a span."""
     plain = plain_labels(labels)
     with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):
