@@ -67,6 +67,7 @@ def flag(default: Any, nature: Nature = Nature.NONE, **limits: Any) -> Any:
             the entries must be given. With a value, that value: ``("long_texts windows",)``.
             ``excludes``: flags, in the same form, with which it has no effect or that contradict it.
             ``may_be_empty``: of a list, whether it may be given without a value.
+            ``alone``: the value of a flag that is given without one.
     """
     metadata = {"nature": nature, **limits}
     if isinstance(default, list):
