@@ -58,7 +58,8 @@ function labels(said) {
   if ("score" in said) return [make("div", { class: "score" }, said.score.toFixed(2)), notRead(said.tokens_not_read)];
   const given = said.labels || [said.label];
   const limits = said.thresholds || {};
-  const head = said.labels && hint(given.length ? `Labels: ${given.join(", ")}` : "No label reaches its threshold.");
+  const none = said.label === null && hint(`None of these: every probability is below ${percent(said.abstain_below)}.`);
+  const head = none || said.labels && hint(given.length ? `Labels: ${given.join(", ")}` : "No label reaches its threshold.");
   const lines = Object.entries(said.probabilities).map(([name, share]) =>
     bar(name, share, given.includes(name), name in limits ? `threshold ${limits[name].toFixed(3)}` : ""));
   return [head || "", ...lines, notRead(said.tokens_not_read)];

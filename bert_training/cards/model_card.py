@@ -183,16 +183,19 @@ def _of_the_folder(folder: Path, run: dict[str, Any], metrics: Mapping[str, Any]
             shown = worst if len(by_class) > MOST_CLASSES else list(by_class.items())
             pairs = most_confused(confused.get(split, {}))
             classes[split] = {"rows": shown, "of": len(by_class), "pairs": pairs}
-    temperature = None
+    stored: dict[str, Any] = {}
     if "thresholds" not in run and not SCRIPTS[run["script"]].pretrains:  # its start may have been calibrated
-        temperature = (fields_of(folder / "config.json").get("fine_tuning") or {}).get("temperature")
+        stored = fields_of(folder / "config.json").get("fine_tuning") or {}
+    abstained = metrics.get("test_abstention") or metrics.get("eval_abstention")
     return {
         "curves": (folder / CURVES).exists(),
         "entropy": unigram_entropy(events),
         "counted_start": counted_start(run["flags"], events),
         "margin": MARGIN,
         "classes": classes,
-        "temperature": temperature,
+        "temperature": stored.get("temperature"),
+        "abstain_below": stored.get("abstain_below"),
+        "abstentions": [abstained, *abstained["risk_coverage"]] if abstained else [],
     }
 
 

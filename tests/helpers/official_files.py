@@ -117,7 +117,11 @@ def glue_arguments(**given) -> SimpleNamespace:
         "fold",
     )
     return SimpleNamespace(
-        **(dict.fromkeys(names) | {"do_predict": False, "num_folds": given.get("folds") or 0} | given)
+        **(
+            dict.fromkeys(names)
+            | {"do_predict": False, "abstains": False, "num_folds": given.get("folds") or 0}
+            | given
+        )
     )
 
 

@@ -14,12 +14,14 @@ NAMES = ("text_column", "label_column", "id_column", "weight_column", "group_col
 """The flags with names of columns or labels, which are compared in Unicode's form NFC."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 FOLDS = re.compile(r"(?:(\d{1,4})/)?(\d{1,4})", re.ASCII)
+PROBABILITY = re.compile(r"0?\.\d+", re.ASCII)
 ONE_LABEL = ("single_label", "regression")
 LAST_TOKEN = ("last", "bilstm")  # the values of --label_token that read the label there
 TRAINING = "train_file or dataset_name"
 FILES = "train_file or validation_file or test_file"
 OWN = f"{FILES} or dataset_name"
 SERIES = "seeds or folds"
+TEMPERATURE, ABSTAIN = "temperature", "abstain"  # the words of --calibrate
 READING = FIXED | CARD | EVALUATION | STORED
 OF_OWN_DATA: dict[str, Any] = {"needs": (OWN,), "excludes": ("task_name",)}
 
@@ -150,7 +152,8 @@ class GlueArguments(ClassArguments):
         label_token: Token from which the label is read; in a network that attends left to right only the last sees all.
             bilstm: from the last token of a new BiLSTM on top of BERT, which is trained with it (paper, 5.1).
         calibrate: Find on the validation data the temperature that makes the probabilities most believable, and store
-            it with the model. Labels do not change.
+            it with the model. Labels do not change. abstain: find and store, too, the probability below which a text
+            gets none of the classes; rows without a label are such texts. Or that probability itself, such as 0.7.
         long_texts: What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a
             quarter) and its end; or all of it in overlapping windows, the mean of whose logits counts.
         max_windows: The first windows of a text that are read. Default: 8.
@@ -181,7 +184,7 @@ class GlueArguments(ClassArguments):
     )
     max_seq_length: int = flag(128, READING)
     label_token: Literal["cls", "last", "bilstm"] = flag("cls", READING, excludes=("long_texts windows",))
-    calibrate: bool = flag(False, APART)
+    calibrate: str | None = flag(None, APART, alone=TEMPERATURE)
     long_texts: Literal["cut", "head_tail", "windows"] = flag("cut", READING)
     max_windows: int | None = flag(None, READING, at_least=1, needs=("long_texts windows",))
     do_predict: bool = flag(False, APART)
@@ -199,6 +202,16 @@ class GlueArguments(ClassArguments):
         return int(match[1]) if match and match[1] else None
 
     @property
+    def abstains(self) -> bool:
+        """Whether --calibrate also says, or finds, when a text gets none of the classes."""
+        return self.calibrate not in (None, TEMPERATURE)
+
+    @property
+    def abstain_below(self) -> float | None:
+        """The probability that --calibrate names; None if it is to be found."""
+        return float(str(self.calibrate)) if self.abstains and self.calibrate != ABSTAIN else None
+
+    @property
     def many_runs(self) -> bool:
         """Whether this command is a series of runs: also with --folds, unless it names one."""
         return bool(self.num_folds and not self.fold) or super().many_runs
@@ -210,6 +223,9 @@ class GlueArguments(ClassArguments):
             yield f"--folds must be a number of at least 2, or one of so many, such as 2/5; got {self.folds!r}"
         yield from delimiter_problems(self.delimiter)
         yield from self._problems_of_columns()
+        if self.abstains and self.calibrate != ABSTAIN and not PROBABILITY.fullmatch(str(self.calibrate)):
+            words = f"{TEMPERATURE}, {ABSTAIN}, or a probability below 1, such as 0.7"
+            yield f"--calibrate: expected {words}; got {self.calibrate!r}"
 
     def _problems_of_columns(self) -> Iterator[str]:
         texts, labels = self.text_column or [], names_in(self.label_column)

@@ -104,6 +104,7 @@ def flag(default: Any, nature: Nature = Nature.NONE, **limits: Any) -> Any:
             the entries must be given. With a value, that value: ``("long_texts windows",)``.
             ``excludes``: flags, in the same form, with which it has no effect or that contradict it.
             ``may_be_empty``: of a list, whether it may be given without a value.
+            ``alone``: the value of a flag that is given without one.
     """
     metadata = {"nature": nature, **limits}
     if isinstance(default, list):
@@ -310,7 +311,7 @@ class _Parser(argparse.ArgumentParser):
         for title, names in _groups(cls).items():
             group = self.add_argument_group(title)
             for name in names:
-                options = _options(kinds(cls)[name], name, limits[name].get("may_be_empty", False))
+                options = _options(kinds(cls)[name], name, limits[name])
                 usual = default_of(cls.__dataclass_fields__[name])
                 text = help_of.get(name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
                 group.add_argument(f"--{name}", dest=name, help=text.replace("%", "%%"), **options)
@@ -332,13 +333,13 @@ def _groups(cls: type[Flags]) -> dict[str, list[str]]:
     return groups
 
 
-def _options(kind: Kind, name: str, may_be_empty: bool) -> dict[str, Any]:
+def _options(kind: Kind, name: str, limits: Mapping[str, Any]) -> dict[str, Any]:
     """How argparse reads and shows the words of a flag."""
     options: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper()}
     if kind.is_list:
-        options["nargs"] = "*" if may_be_empty else "+"
-    elif kind.type is bool:
-        options |= {"nargs": "?", "const": "true"}
+        options["nargs"] = "*" if limits.get("may_be_empty") else "+"
+    elif kind.type is bool or "alone" in limits:
+        options |= {"nargs": "?", "const": limits.get("alone", "true")}
     if kind.choices or kind.type is bool:
         options["metavar"] = f"{{{','.join(map(str, kind.choices or ('true', 'false')))}}}"
     return options

@@ -11,6 +11,7 @@ only this token has a label:
 The saved folder is that of a token classifier, which every tool opens as such.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from bert_training.engine.run import Run
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.inputs.models import config_labels
 from bert_training.tasks.classification import calibration, labelled_texts, scores
+from bert_training.tasks.classification.abstention import OTHER, abstention, find_threshold, stored_abstention
 from bert_training.tasks.classification.long_texts import Reading, pool_windows
 from bert_training.tasks.classification.multi_label_scores import (
     Thresholds,
@@ -33,7 +35,13 @@ from bert_training.tasks.classification.multi_label_scores import (
 from bert_training.tasks.classification.predictions import write_predictions
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.classification.splits import divided
-from bert_training.tasks.classification.trained_for import TEMPERATURE, store_facts, stored_temperature, trained_for
+from bert_training.tasks.classification.trained_for import (
+    ABSTAIN_BELOW,
+    TEMPERATURE,
+    store_facts,
+    stored_temperature,
+    trained_for,
+)
 from bert_training.tasks.cut_texts import longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask, Tuned
 from bert_training.tasks.loss_weights import loss_arguments
@@ -100,6 +108,7 @@ class Classifier(FineTuningTask[Logits]):
         if self.per_token:
             self.features = {split: with_labels_at_the_end(rows) for split, rows in self.features.items()}
         self.stored_temperature = None if self.training else stored_temperature(config)
+        self.stored_abstention = None if self.training else stored_abstention(config)
 
     @property
     def loss_arguments(self) -> dict[str, Any]:
@@ -146,6 +155,35 @@ class Classifier(FineTuningTask[Logits]):
             run.say(f"step {step}: {scores.shown(results)}")
         return scores.with_chosen(results, self.metric), logits
 
+    def abstention(
+        self, run: Run[GlueArguments], tuned: Tuned[Logits], logits: Mapping[str, Logits], temperature: float | None
+    ) -> float | None:
+        """The probability below which a text gets no class, found, given or stored; its effects become results.
+
+        Args:
+            logits: of all splits that are predicted.
+        """
+        args, splits = self.args, self.data.splits
+        below = args.abstain_below if args.calibrate else self.stored_abstention
+
+        def of(names: list[str]) -> tuple[np.ndarray, list[int]]:
+            labels = [label for split in names for label in splits[split].labels or []]
+            return calibration.probabilities(np.concatenate([logits[split] for split in names]), temperature), labels
+
+        for kind, other in (("validation", OTHER), ("test", f"test_{OTHER}")):
+            scored = [split for split in logits if split.startswith(kind) and splits[split].labels is not None]
+            if not scored or not (args.abstains or below):
+                continue
+            shares, labels = of(scored)
+            others = of([other])[0] if other in splits else None
+            if below is None:
+                below = find_threshold(shares, labels, others)
+            found = abstention(shares, labels, below, others)
+            tuned.results[f"{scores.metric_prefix(kind)}abstention"] = found
+            effects = {name: value for name, value in found.items() if not isinstance(value, list)}
+            run.say(f"{kind}, a text below this probability gets none of the classes: {scores.shown(effects)}")
+        return below
+
     def finish(self, run: Run[GlueArguments], model: PreTrainedModel, tuned: Tuned[Logits]) -> None:
         """Store temperature and thresholds with the model, predict the test data, and write all predictions."""
         data, logits = self.data, dict(tuned.outcome)
@@ -163,8 +201,13 @@ class Classifier(FineTuningTask[Logits]):
                 tested = scores_of(data, split, outputs, temperature, thresholds)
                 run.say(scores.shown(tested))
                 tuned.results.update(tested)
+        if OTHER in data.splits:
+            logits[OTHER] = self.predict(run, tuned.model, OTHER)["logits"]
+        below = self.abstention(run, tuned, logits, temperature)
+        if self.args.abstains or (self.args.calibrate and self.stored_abstention):  # of another temperature
+            store_facts(model.config, **{ABSTAIN_BELOW: below})
         if run.is_main:
-            for path in write_predictions(run.output_dir, data, logits, temperature, thresholds):
+            for path in write_predictions(run.output_dir, data, logits, temperature, thresholds, below):
                 run.say(f"predictions: {path}")
         if thresholds and tuned.trained:
             store_thresholds(model.config, thresholds)

@@ -13,6 +13,7 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 ``glue`` has the table of the tasks.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
+from bert_training.files.hashing import digest
 from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, GlueArguments
 from bert_training.inputs.flags.parsing import refuse
 from bert_training.tasks.classification import calibration, multi_label_scores
@@ -91,6 +93,17 @@ class Examples:
             weights=of(self.weights),
             groups=of(self.groups),
             notes=list(self.notes),
+        )
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Examples]") -> "Examples":
+        """Unlabelled examples of several sources as one split, with the facts of the first."""
+        first, places = parts[0], [(part, row) for part in parts for row in range(len(part))]
+        texts = tuple([*itertools.chain(*columns)] for columns in zip(*(part.texts for part in parts), strict=True))
+        index = [part.index[row] for part, row in places]
+        facts = first.facts | {"sha256": digest([part.facts for part in parts])}
+        return replace(
+            first, texts=texts, index=index, facts=facts, where=lambda row: places[row][0].where(places[row][1])
         )
 
 

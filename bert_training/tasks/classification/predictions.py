@@ -42,6 +42,7 @@ def write_predictions(
     logits: Mapping[str, np.ndarray],
     temperature: float | None = None,
     thresholds: Sequence[float] | None = None,
+    below: float | None = None,
 ) -> list[Path]:
     """Write the predictions, and of labelled splits what is right; return the files that others read.
 
@@ -49,11 +50,13 @@ def write_predictions(
         logits: of every split (rows, classes).
         temperature: of the probabilities; None stands for 1.
         thresholds: of texts that may have several labels.
+        below: the highest probability below which the label in the tables is none: null, or an empty cell. What is
+            right is compared with the best class all the same, as in the scores.
     """
     paths, confused = [], {}
     for split, values in logits.items():
         examples = data.splits[split]
-        rows, answers = _predictions(data, values, temperature, thresholds)
+        rows, answers = _predictions(data, values, temperature, thresholds, below)
         if data.own:
             paths.append(_write_tables(folder / f"predictions_{split}", data, examples.index, rows))
         elif split in data.to_predict:
@@ -70,9 +73,13 @@ def write_predictions(
 
 
 def _predictions(
-    data: ClassificationData, logits: np.ndarray, temperature: float | None, thresholds: Sequence[float] | None
+    data: ClassificationData,
+    logits: np.ndarray,
+    temperature: float | None,
+    thresholds: Sequence[float] | None,
+    below: float | None,
 ) -> tuple[list[dict[str, Any]], list[Any]]:
-    """The rows of the .jsonl, without their ids, and the label, the labels or the score of each."""
+    """The rows of the .jsonl, without their ids, and the best label, the labels or the score of each."""
     names = data.task.labels
     if names is None:
         scores = [float(score) for score in logits[:, 0]]
@@ -84,7 +91,9 @@ def _predictions(
         shares = shares_of_labels(logits)
         answers = [labels_of(row, thresholds, names) for row in shares]
     rounded = [[float(f"{share:.7g}") for share in row] for row in shares]  # a float32 has no more digits
-    pairs = zip(answers, rounded, strict=True)
+    none = shares.max(axis=1) < (below or 0)
+    said = [None if nothing else answer for nothing, answer in zip(none, answers, strict=True)]
+    pairs = zip(said, rounded, strict=True)
     return [{"label": label, "probabilities": dict(zip(names, row))} for label, row in pairs], answers
 
 

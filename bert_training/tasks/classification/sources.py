@@ -19,6 +19,7 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments, names_in
 from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from bert_training.inputs.rows import Column, Layout, Rows, hub_rows, nfc, own_files, read_rows
+from bert_training.tasks.classification.abstention import set_apart
 from bert_training.tasks.classification.columns import (
     HOT,
     NAME_THE_TEXT,
@@ -75,6 +76,8 @@ def load_data(
     training = "train" in sources
     _check_head(args, trained, training)
     read = {split: _examples(args, task, trained, split, one, training) for split, one in sources.items()}
+    if task is None and (args.abstains or (trained.abstains and not training)):
+        read = set_apart(read)
     if task is None:
         task = infer_task(_own_task(args, trained, read), read, args.problem_type, trained, training)
     elif model_labels and task.labels:

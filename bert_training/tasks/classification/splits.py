@@ -99,7 +99,7 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
     kind = ", by class" if _classes(data) is not None and (whole.groups is None or args.num_folds) else ""
     kind += f", groups of {whole.columns.group!r} together" if whole.groups is not None else ""
     described = f"{name} held out{kind}"
-    train, held_out = (_part(whole, rows, described) for rows in parts)
+    train, held_out = (part_of(whole, rows, described) for rows in parts)
     held_out.notes = []
     known = set(zip(*train.texts))
     if copies := sum(row in known for row in zip(*held_out.texts)):
@@ -120,7 +120,8 @@ def _with_parts(data: ClassificationData, args: GlueArguments, parts: Parts, nam
     return replace(data, splits={"train": train, "validation": held_out} | others)
 
 
-def _part(whole: Examples, rows: Sequence[int], described: str) -> Examples:
+def part_of(whole: Examples, rows: Sequence[int], described: str) -> Examples:
+    """Some rows of a split, with a hash of their own for run.json."""
     part = whole.select(rows)
     content = whole.facts.get("sha256") or whole.facts.get("fingerprint")
     facts = {name: value for name, value in whole.facts.items() if name not in ("sha256", "fingerprint")}

@@ -12,6 +12,8 @@ STORED = "fine_tuning"
 SEVERAL_LABELS = "multi_label_classification"
 TEMPERATURE = "temperature"
 """Of what is stored, the number by which logits are divided before the softmax (``calibration.py``)."""
+ABSTAIN_BELOW = "abstain_below"
+"""Of what is stored, the probability below which a text gets no class (``abstention.py``)."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class TrainedFor:
         hot_columns: the columns of 0 and 1 that it was trained on, one for each label, if the labels were such.
         label_separator: what stood between the labels of a cell, if the labels were such.
         delimiter: what separated the cells of their .csv.
+        abstains: whether it gives some texts none of its classes.
     """
 
     names: tuple[str, ...] | None = None
@@ -43,6 +46,7 @@ class TrainedFor:
     label_separator: str | None = None
     id_column: str | None = None
     delimiter: str | None = None
+    abstains: bool = False
 
     @property
     def unnamed(self) -> bool:
@@ -86,6 +90,7 @@ def trained_for(config: "BertConfig", name: str | None, class_name: str) -> Trai
         label_separator=stored.get("label_separator"),
         id_column=stored.get("id_column"),
         delimiter=stored.get("delimiter"),
+        abstains=stored.get(ABSTAIN_BELOW) is not None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from transformers import PretrainedConfig
 
+from bert_training.tasks.classification.abstention import stored_abstention
 from bert_training.tasks.classification.calibration import probabilities as softmax
 from bert_training.tasks.classification.multi_label_scores import (
     USUAL,
@@ -18,7 +19,7 @@ from bert_training.tasks.classification.multi_label_scores import (
     probabilities,
     stored_thresholds,
 )
-from bert_training.tasks.classification.trained_for import SEVERAL_LABELS, stored_temperature
+from bert_training.tasks.classification.trained_for import ABSTAIN_BELOW, SEVERAL_LABELS, stored_temperature
 from tokenization.errors import UserError
 
 DIGITS = 6
@@ -33,6 +34,7 @@ class Verdict(NamedTuple):
         thresholds: of a model that gives a text several labels, those of the labels; None for others.
         score: of a regression.
         lost: how many tokens of the text were not read.
+        below: the highest probability below which the text has none of the classes.
     """
 
     names: list[str]
@@ -40,6 +42,7 @@ class Verdict(NamedTuple):
     thresholds: list[float] | None = None
     score: float | None = None
     lost: int = 0
+    below: float | None = None
 
     @property
     def given(self) -> list[bool]:
@@ -61,7 +64,9 @@ class Verdict(NamedTuple):
             return {"score": round(self.score, DIGITS)} | not_read(self.lost)
         shares = {name: round(float(share), DIGITS) for name, share in zip(self.names, self.shares, strict=True)}
         if self.thresholds is None:
-            said: dict[str, Any] = {"label": self.names[int(self.shares.argmax())]}
+            best, none = int(self.shares.argmax()), self.shares.max() < (self.below or 0)
+            said: dict[str, Any] = {"label": None if none else self.names[best]}
+            said |= {} if self.below is None else {ABSTAIN_BELOW: round(self.below, DIGITS)}
         else:
             said = {"labels": labels_of(self.shares, self.thresholds, self.names)}
         return said | {"probabilities": shares} | not_read(self.lost)
@@ -86,6 +91,7 @@ def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
         raise UserError(f"the model gives {len(names)} scores ({listed}), and one is expected here; use transformers")
     thresholds = stored_thresholds(config) or [USUAL] * len(names) if several else None
     temperature = None if several or score else stored_temperature(config)
+    below = None if several or score else stored_abstention(config)
 
     def judge(logits: np.ndarray) -> Verdict:
         if not np.isfinite(logits).all():
@@ -97,7 +103,7 @@ def judge_of(config: PretrainedConfig) -> Callable[[np.ndarray], Verdict]:
         if score:
             return Verdict(names, np.zeros(0), score=float(logits[0]))
         (shares,) = softmax(logits[None], temperature)
-        return Verdict(names, shares)
+        return Verdict(names, shares, below=below)
 
     return judge
 

@@ -56,4 +56,4 @@ def test_the_extra_is_what_the_tests_need():
         for path in (*FILES, ROOT / "lab" / "tests" / "test_library_examples.py")
         for name in re.findall(r"needed\(\"([\w.]+)\"\)", path.read_text(encoding="utf-8"))
     }
-    assert packages("ecosystem") <= needed <= packages("ecosystem", "deploy", "cluster")
+    assert packages("ecosystem") <= needed <= packages("ecosystem", "deploy", "cluster", "doubts")

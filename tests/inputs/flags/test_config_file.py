@@ -16,7 +16,7 @@ model-name-or-path: "m"
 mixed_precision: no
 learning_rate: 5e-5
 max_steps: -1
-calibrate: true
+calibrate: temperature
 load_best_model_at_end: false
 text_column: [subject, body]
 train_file: t.csv
@@ -41,7 +41,7 @@ def config(tmp_path):
 
 def test_the_file_is_the_same_as_the_flags_and_flags_win(config):
     as_json = '{"output_dir": "x", "model_name_or_path": "m", "mixed_precision": "no", "learning_rate": 5e-5, '
-    as_json += '"max_steps": -1, "calibrate": true, "load_best_model_at_end": false, '
+    as_json += '"max_steps": -1, "calibrate": "temperature", "load_best_model_at_end": false, '
     as_json += '"text_column": ["subject", "body"], "train_file": "t.csv", "validation_file": "v.csv"}'
     expected = vars(parse_arguments(GlueArguments, WORDS.split()))
     for path in (config(YAML), config(as_json, "run.json"), config(YAML, "other.yml")):

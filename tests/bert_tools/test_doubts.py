@@ -1,0 +1,48 @@
+"""bert_tools/doubts.py: what is read of the files of runs; tests/ecosystem/test_cleanlab.py tries the judgement."""
+
+import json
+import sys
+
+import pytest
+
+from bert_tools import doubts
+from tokenization.errors import UserError
+
+
+def write(folder, predicted, true):
+    folder.mkdir(parents=True)
+    lines = [
+        json.dumps({"id": f"{folder.name}-{number}", "probabilities": one}) for number, one in enumerate(predicted)
+    ]
+    (folder / "predictions_validation.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "scored_validation.jsonl").write_text("".join(json.dumps({"true": one}) + "\n" for one in true))
+
+
+def test_the_rows_of_all_folds_and_each_of_several_labels(tmp_path):
+    for fold in (1, 2):
+        write(tmp_path / f"fold-{fold}", [{"a": 0.75, "b": 0.25}], ["a"])
+    (rows,) = doubts.judged_labels(tmp_path)
+    assert [(row.place, row.given) for row in rows] == [("fold-1-0", "a"), ("fold-2-0", "a")]
+    write(tmp_path / "several", [{"a": 0.75, "b": 0.25}], [["b"]])
+    assert doubts.judged_labels(tmp_path / "several") == [
+        [doubts.Judged("several-0", "", "not a", {"a": 0.75, "not a": 0.25})],
+        [doubts.Judged("several-0", "", "b", {"b": 0.25, "not b": 0.75})],
+    ]
+
+
+def test_tagged_words_have_their_places(tmp_path):
+    """A tag that the model does not know is left out, and so is a sentence without tags."""
+    (tmp_path / "validation_predictions.txt").write_text("Ada\tPER\tO\nsaw\tVERB\tO\n\nit\tO\tPER\n\n")
+    shares = {"O": 0.75, "PER": 0.25}
+    rows = [{"probabilities": [shares, shares]}, {"probabilities": [shares]}]
+    (tmp_path / "validation_predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (found,) = doubts.judged_labels(tmp_path)
+    assert found == [doubts.Judged("0:0", "Ada", "PER", shares), doubts.Judged("1:0", "it", "O", shares)]
+
+
+def test_folders_without_predictions_and_a_missing_package_are_errors(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="expected a finished run of run_glue"):
+        doubts.judged_labels(tmp_path)
+    monkeypatch.setitem(sys.modules, "cleanlab", None)
+    with pytest.raises(UserError, match=r'doubts needs cleanlab .*: pip install "\.\[doubts\]"'):
+        doubts.doubts([doubts.Judged("0", "", "a", {"a": 0.5, "b": 0.5})])
