@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_training.inputs.reading import numbered_lines
 from bert_training.inputs.flags.parsing import command_parser
+from bert_training.inputs.reading import numbered_lines
 from bert_training.tasks.scored_rows import read_rows
 from tokenization.errors import UserError
 
