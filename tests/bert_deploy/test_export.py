@@ -140,18 +140,29 @@ def test_answers_are_scored_at_the_threshold_that_the_model_applies(copy_of_run,
         assert (score == pytest.approx(none)) == (threshold < 0)
 
 
+@pytest.fixture
+def finished(pretrained, tmp_path, no_pictures):
+    """A function: rows, and more flags -> the finished folder of a run of run_glue.py on them."""
+
+    def make(rows: str, *more: str, name: str = "own.csv") -> Path:
+        (tmp_path / name).write_text(rows)
+        data = [f"--train_file={tmp_path / name}"]
+        data += [] if "--validation_split" in " ".join(more) else [f"--validation_file={tmp_path / name}"]
+        given = [*data, f"--model_name_or_path={pretrained}", "--max_seq_length=24", "--max_steps=1"]
+        short_runs.start("run_glue", [*given, f"--output_dir={tmp_path / 'run'}", *more])
+        return tmp_path / "run"
+
+    return make
+
+
 @pytest.mark.parametrize(("stored", "expected"), [(0.0, 2200 / 23), (1.0, 0.0)])
-def test_labels_are_scored_at_the_thresholds_that_the_model_stores(pretrained, tmp_path, monkeypatch, stored, expected):
+def test_labels_are_scored_at_the_thresholds_that_the_model_stores(finished, stored, expected):
     """They are not found anew. Texts have 11 of 12 labels, and get all or none: F1 is 2 * 11 / (12 + 11), or 0."""
-    short_runs.no_pictures(monkeypatch)
     rows = [{"text": f"the old house {'. ' * number}", "label": ["x", "y"][: 1 + (number > 0)]} for number in range(6)]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = f"--train_file {tmp_path}/own.jsonl --validation_file {tmp_path}/own.jsonl --max_steps 1"
-    flags += f" --model_name_or_path {pretrained} --max_seq_length 24 --output_dir {tmp_path}/run"
-    short_runs.start("run_glue", flags.split())
-    config = json.loads((tmp_path / "run/config.json").read_text())
-    edit_json(tmp_path / "run/config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [stored] * 2})
-    assert scored(tmp_path / "run") == ("eval_f1_micro", pytest.approx(expected))
+    run = finished("".join(json.dumps(row) + "\n" for row in rows), name="own.jsonl")
+    config = json.loads((run / "config.json").read_text())
+    edit_json(run / "config.json", fine_tuning=config["fine_tuning"] | {"thresholds": [stored] * 2})
+    assert scored(run) == ("eval_f1_micro", pytest.approx(expected))
 
 
 METRICS = {
@@ -165,50 +176,39 @@ METRICS = {
 }
 
 
-def test_the_metric_is_that_by_which_the_best_weights_were_chosen(pretrained, tmp_path, monkeypatch):
+def test_the_metric_is_that_by_which_the_best_weights_were_chosen(finished):
     """One that is lower for better weights, or that is not among the results, leaves the usual one of the task."""
-    short_runs.no_pictures(monkeypatch)
     rows = "".join(f"the old house {'. ' * number},{'xyz'[number % 3]}\n" for number in range(8))
-    (tmp_path / "own.csv").write_text("text,label\n" + rows)
-    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
-    short_runs.start(
-        "run_glue", [*flags.split(), "--max_seq_length=24", "--max_steps=1", f"--output_dir={tmp_path}/run"]
-    )
-    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    run = finished("text,label\n" + rows)
+    results = json.loads((run / "all_results.json").read_text())
     for metric, name in METRICS.items():
         expected = 100 * value_of(results, name)
-        assert scored(tmp_path / "run", metric) == (name, pytest.approx(expected)), metric
+        assert scored(run, metric) == (name, pytest.approx(expected)), metric
 
 
-def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, pretrained, tmp_path, monkeypatch):
+def test_the_part_held_out_of_the_training_data_is_scored(torch_as_file, finished, tmp_path):
     """Its rows alone. The labels are such that all rows together have another score."""
-    short_runs.no_pictures(monkeypatch)
     words = ["the old house", "the king walked", "he went home", "a small red house"]
     rows = "".join(f"{words[number % 4]} {'. ' * number},{'xy'[number % 3 == 0]}\n" for number in range(16))
-    (tmp_path / "own.csv").write_text("text,label\n" + rows)
-    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_split 0.25 --max_steps 1"
-    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
-    assert not status(tmp_path / "run", "--quantize", "--output_dir", tmp_path / "out")
+    folder = finished("text,label\n" + rows, "--validation_split=0.25")
+    assert not status(folder, "--quantize", "--output_dir", tmp_path / "out")
     record = json.loads((tmp_path / "out/export.json").read_text())
-    results = json.loads((tmp_path / "run/all_results.json").read_text())
+    results = json.loads((folder / "all_results.json").read_text())
     assert record["validation"] == "the part of own.csv that was held out" and record["rows"] == 4
     assert record["torch"]["score"] == pytest.approx(100 * results["eval_accuracy"])
     assert {one["changed"] for one in record["files"].values()} == {0}
-    run = json.loads((tmp_path / "run/run.json").read_text()) | {"thresholds": "found"}
-    assert "other thresholds" in export_scores.Validation(tmp_path / "run", run, []).missing
+    run = json.loads((folder / "run.json").read_text()) | {"thresholds": "found"}
+    assert "other thresholds" in export_scores.Validation(folder, run, []).missing
 
 
-def test_windows_of_a_text_are_pooled_as_in_the_run(pretrained, tmp_path, monkeypatch):
+def test_windows_of_a_text_are_pooled_as_in_the_run(finished):
     """Long texts have several windows; rows that are taken for texts would be those of others."""
-    short_runs.no_pictures(monkeypatch)
     texts = ["the old house", "the king walked . " * 6]
     rows = "".join(f"{texts[number % 2]} {'. ' * number},{'xy'[number % 2]}\n" for number in range(8))
-    (tmp_path / "own.csv").write_text("text,label\n" + rows)
-    flags = f"--model_name_or_path {pretrained} --train_file {tmp_path}/own.csv --validation_file {tmp_path}/own.csv"
-    flags += " --long_texts windows --max_seq_length 12 --max_steps 40 --learning_rate 1e-3"
-    short_runs.start("run_glue", [*flags.split(), f"--output_dir={tmp_path}/run"])
-    assert json.loads((tmp_path / "run/all_results.json").read_text())["eval_accuracy"] == 1
-    assert scored(tmp_path / "run") == ("eval_accuracy", 100)
+    flags = "--long_texts windows --max_seq_length 12 --max_steps 40 --learning_rate 1e-3"
+    run = finished("text,label\n" + rows, *flags.split())
+    assert json.loads((run / "all_results.json").read_text())["eval_accuracy"] == 1
+    assert scored(run) == ("eval_accuracy", 100)
 
 
 def test_other_data_of_the_same_name_scores_nothing(finished_runs, monkeypatch):
@@ -219,15 +219,11 @@ def test_other_data_of_the_same_name_scores_nothing(finished_runs, monkeypatch):
     assert export_scores.Validation(folder, run, []).missing == "the data at hand is not that in run.json"
 
 
-def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, pretrained, tmp_path, monkeypatch, capsys):
-    short_runs.no_pictures(monkeypatch)
-    table = tmp_path / "own.csv"
-    table.write_text("text,label\n" + "the old house,x\nthe king walked,y\n" * 4)
-    flags = f"--model_name_or_path {pretrained} --train_file {table} --validation_split 0.5 --max_steps 1"
-    short_runs.start("run_glue", [*flags.split(), "--max_seq_length=24", f"--output_dir={tmp_path}/run"])
+def test_a_score_that_cannot_be_known_needs_the_data_or_force(torch_as_file, finished, tmp_path, capsys):
+    run = finished("text,label\n" + "the old house,x\nthe king walked,y\n" * 4, "--validation_split=0.5")
     (tmp_path / "moved").mkdir()
-    table.rename(tmp_path / "moved" / "own.csv")
-    words = (tmp_path / "run", "--quantize", "--output_dir", tmp_path / "out")
+    (tmp_path / "own.csv").rename(tmp_path / "moved" / "own.csv")
+    words = (run, "--quantize", "--output_dir", tmp_path / "out")
     assert status(*words) == 2 and not (tmp_path / "out").exists()
     error = capsys.readouterr().err
     assert "the validation data cannot be scored" in error and "give --data with the folder that has it" in error

@@ -88,18 +88,6 @@ def test_a_network_that_is_not_known(folder, names):
     assert "'architectures' must name the network, one of BertModel," in refused(folder)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"num_hidden_layers": 11}, "are missing or have another shape, such as bert.encoder.layer.10."),
-        ({"model_type": "gpt2"}, "expected a BERT with model_type bert, got 'gpt2'"),
-    ],
-)
-def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
-    edit_json(folder / "config.json", **fields)
-    assert message in refused(folder)
-
-
 def test_damaged_and_other_weights(folder):
     weights = folder / "model.safetensors"
     content = weights.read_bytes()

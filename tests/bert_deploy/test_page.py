@@ -25,13 +25,11 @@ SEVERAL = {"id2label": {0: "red", 1: "old"}, "problem_type": "multi_label_classi
 # The name of a page: its class, fields of its config, and run.json.
 MODELS = {
     "pretrained": ("BertForPreTraining", {}, None),
-    "left to right": ("BertForMaskedLM", {"is_decoder": True}, None),
     "pairs": ("BertForSequenceClassification", {"id2label": {0: "no", 1: "yes"}}, {"texts_per_example": 2}),
     "several": ("BertForSequenceClassification", SEVERAL | {"fine_tuning": {"thresholds": [0.999, 0.001]}}, None),
     "score": ("BertForSequenceClassification", {"id2label": {0: "score"}}, {"texts_per_example": 2}),
     "answers": ("BertForQuestionAnswering", {"null_score_diff_threshold": 1000.0}, None),
     "names": ("BertForTokenClassification", {"id2label": NAMES}, None),
-    "choice": ("BertForMultipleChoice", {}, None),
     "hostile": (
         "BertForSequenceClassification",
         {"id2label": {0: ATTACK, 1: "b"}, "max_position_embeddings": 128},  # the attack has 83 pieces
@@ -152,20 +150,6 @@ def test_masked_words_and_a_text_without_a_gap(visit, models):
     shows(page, "Write [MASK] where a word is missing.")
 
 
-def test_the_piece_that_comes_next(visit, models):
-    page = visit("left to right")
-    use(page, "Continue", The_beginning="the old king")
-    check_bars(page, alone(readings.masked_words, open_folder(str(models["left to right"])), "the old king")[0])
-
-
-def test_the_sentence_that_follows(visit, models):
-    page = visit("pretrained")
-    tab(page, "Next sentence")
-    lines = ["he went home .", "the red river", "a house"]
-    use(page, "Compare", First_sentence=PAIR[0], What_may_follow="\n\n".join(lines))
-    check_bars(page, alone(readings.next_sentence, open_folder(str(models["pretrained"])), PAIR[0], lines))
-
-
 def test_classes_of_a_pair_and_a_missing_second_text(visit, models):
     page = visit("pairs")
     use(page, "Judge", First_text=PAIR[0], Second_text=PAIR[1])
@@ -206,12 +190,6 @@ def test_names_are_marked(visit, models):
     page.wait_for_function("count => document.querySelectorAll('mark').length === count", arg=len(found))
     marks = [f"{TEXT[name.start : name.end]}{name.kind}" for name in found]
     assert [mark.inner_text().replace("\n", "") for mark in page.locator("mark:visible").all()] == marks
-
-
-def test_the_choice_of_an_ending(visit, models):
-    page, endings = visit("choice"), ["he went home .", "a river", "a red house"]
-    use(page, "Choose", Beginning=PAIR[0], Endings="\n".join(endings))
-    check_bars(page, alone(readings.choose, open_folder(str(models["choice"])), PAIR[0], endings))
 
 
 def test_attention_of_every_head(visit, models):

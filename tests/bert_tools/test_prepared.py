@@ -67,25 +67,3 @@ def test_a_corpus_of_other_text_or_of_another_tokenizer_is_refused(corpora, tmp_
     with pytest.raises(ValueError, match=r"none: not a finished corpus"):
         corpora("three", "--corpus_dir", tmp_path / "none")
     assert not list(tmp_path.glob("*/corpus/train*"))
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--train_file a.txt --tokenizer_name v", "--corpus_dir needs --validation_file"),
-        ("--validation_file b.txt --tokenizer_name v", "--corpus_dir needs --train_file"),
-        ("--train_file a.txt --validation_file b.txt", "--corpus_dir needs --tokenizer_name"),
-        (
-            "--train_file a.txt --validation_file b.txt --tokenizer_name v --max_train_documents 3",
-            "--corpus_dir and --max_train_documents exclude each other",
-        ),
-        (
-            "--model_name_or_path m --train_file a.txt --validation_file b.txt --extend_vocab 20",
-            "--corpus_dir and --extend_vocab exclude each other",
-        ),
-    ],
-)
-def test_flags_that_do_not_go_with_it_are_refused(flags, message, capsys):
-    with pytest.raises((SystemExit, ValueError)) as refusal:
-        parse_arguments(PretrainingArguments, ["--output_dir", "x", "--corpus_dir", "c", *flags.split()])
-    assert message in capsys.readouterr().err + str(refusal.value)

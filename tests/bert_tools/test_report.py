@@ -177,21 +177,6 @@ def test_an_undefined_score_is_called_undefined_and_counts_as_0(finished, tmp_pa
     assert [bar.get_width() for bar in axis.patches] == [pytest.approx(20.0)]
 
 
-def test_every_script_has_its_rows(finished):
-    names = {"eval_precision": 0.5, "eval_recall": 0.25, "eval_f1": 0.375, "eval_accuracy": 0.9, "eval_LOC_f1": 0.1}
-    folders = [
-        finished("ner", "run_ner.py", names, {"labels": ["O"], "splits": {}}, model_name_or_path="m"),
-        finished("swag", "run_swag.py", {"eval_accuracy": 0.75}, {"splits": {}}, model_name_or_path="m"),
-        finished("mlm", "run_pretraining.py", {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21}, []),
-    ]
-    assert table_of(*folders)[1:] == [
-        ["named entities", "F1", "37.5"],
-        ["named entities", "precision", "50.0"],
-        ["named entities", "recall", "25.0"],
-        ["multiple choice", "accuracy", "75.0"],
-    ]
-
-
 def test_f1_by_class_is_a_table_of_its_own_on_request(finished, tmp_path):
     """The classes of run_glue.py and the types of run_ner.py, with the mean over seeds; a name cannot break the row."""
 

@@ -7,7 +7,6 @@ import pytest
 
 from bert_training.cards.metrics import METRICS, metrics_of, percent_factor
 from bert_training.inputs.flags.objectives import OBJECTIVES
-from bert_training.inputs.flags.scripts import SCRIPTS
 from bert_training.tasks.classification import multi_label_scores
 from bert_training.tasks.classification import scores as classification
 from bert_training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
@@ -84,19 +83,6 @@ def test_no_row_is_about_a_result_that_no_task_has():
     keys = {key for results in RESULTS.values() for key in results()}
     assert (set(METRICS) | OTHER_RESULTS) - keys == set()
     assert set(METRICS) & OTHER_RESULTS == set()
-
-
-def test_the_report_has_every_metric_with_a_name_for_tables():
-    shown = {key for script in SCRIPTS.values() for key in script.metrics}
-    assert shown == {key for key, metric in METRICS.items() if metric.table_name}
-    of_glue = glue_results() & set(METRICS)
-    assert set(SCRIPTS["run_glue.py"].metrics) == {key for key in of_glue if METRICS[key].table_name}
-
-
-def test_names_are_unique():
-    for names in zip(*((metric.card_name, metric.table_name, metric.curve_name) for metric in METRICS.values())):
-        present = [name for name in names if name]
-        assert len(present) == len(set(present))
 
 
 def test_only_scores_of_squad_are_recorded_in_per_cent():

@@ -101,17 +101,6 @@ def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, short_data, t
     assert weights[0] == weights[1]
 
 
-def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, monkeypatch):
-    folder, uploaded = tmp_path / "run", []
-    given = short_runs.flags("run_glue", short_data, folder, pretrained)
-    short_runs.start("run_glue", given)
-    before = content(folder)
-    monkeypatch.setattr(run_module, "upload", lambda folder, name, **how: uploaded.append((folder, name)))
-    short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
-    assert uploaded == [(folder, "someone/small")]
-    assert content(folder) == before
-
-
 @pytest.mark.parametrize("series", [False, True])
 def test_what_a_kill_after_the_results_left_is_removed(pretrained, short_data, tmp_path, capsys, series):
     more = ("--seeds", "2") if series else AUTO

@@ -1,6 +1,5 @@
 """Files and folders are whole or absent, one module writes them, and they are on the disk before they count."""
 
-import ast
 import json
 import os
 import re
@@ -25,7 +24,6 @@ from bert_training.files.atomic import (
     write_json,
     write_text,
 )
-from tests.helpers.repository import ROOT
 
 
 @pytest.fixture
@@ -175,15 +173,3 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
     assert (tmp_path / "a").read_text() == "one\n" and not (tmp_path / "b").exists()
-
-
-def test_only_one_module_replaces_files():
-    def replaces(path: Path) -> bool:
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace" for node in nodes)
-
-    files = [
-        *(path for name in ("bert_training", "bert_tools", "bert_deploy") for path in (ROOT / name).rglob("*.py")),
-        *ROOT.glob("*.py"),
-    ]
-    assert [path.name for path in files if replaces(path)] == ["atomic.py"]

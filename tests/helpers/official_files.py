@@ -1,10 +1,12 @@
 """Small GLUE files in the official layouts, with the pitfalls of the real ones, and a call of their reader."""
 
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.tasks.classification.sources import load_data
 
 PARSES = [f"sentence{n}{kind}_parse" for kind in ("_binary", "") for n in (1, 2)]
@@ -96,33 +98,10 @@ def cell(task: str, column: str, row: int) -> str:
 
 
 def glue_arguments(**given) -> SimpleNamespace:
-    names = ("task_name", "data_dir", "train_file", "validation_file", "test_file", "dataset_name")
-    names += (
-        "dataset_config_name",
-        "max_train_samples",
-        "max_eval_samples",
-        "text_column",
-        "label_column",
-        "label_separator",
-        "problem_type",
-        "resume_from_checkpoint",
-    )
-    names += (
-        "id_column",
-        "weight_column",
-        "group_column",
-        "delimiter",
-        "validation_split",
-        "folds",
-        "fold",
-    )
-    return SimpleNamespace(
-        **(
-            dict.fromkeys(names)
-            | {"do_predict": False, "abstains": False, "num_folds": given.get("folds") or 0}
-            | given
-        )
-    )
+    """The flags of run_glue.py, None unless they are given."""
+    names = (field.name for field in fields(GlueArguments))
+    found = {"do_predict": False, "abstains": False, "fold": None, "num_folds": given.get("folds") or 0}
+    return SimpleNamespace(**dict.fromkeys(names) | found | given)
 
 
 def glue_error(**given) -> str:

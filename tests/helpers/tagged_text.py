@@ -3,11 +3,13 @@
 The sentences were written for these tests.
 """
 
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.tasks.ner.sources import Reading, load_data, read_file
 from bert_training.tasks.ner.tagged_text import Split
 
@@ -53,9 +55,9 @@ CONLL_TAGS = [
 
 
 def ner_arguments(**given) -> SimpleNamespace:
-    names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
-    names += ("max_train_samples", "max_eval_samples", "tag_names", "label_column", "text_column", "validation_split")
-    return SimpleNamespace(**(dict.fromkeys(names) | {"mixed_tags": False, "tag_scheme": "auto"} | given))
+    """The flags of run_ner.py, None unless they are given."""
+    names = (field.name for field in fields(NerArguments))
+    return SimpleNamespace(**dict.fromkeys(names) | {"mixed_tags": False, "tag_scheme": "auto"} | given)
 
 
 def ner_error(**given) -> str:

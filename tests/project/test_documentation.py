@@ -255,32 +255,6 @@ def test_the_readme_lists_every_command():
     assert list(__main__.commands()) in [sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) for table in tables]
 
 
-def test_mistakes_are_noticed(capsys):
-    """Each check gets a text with one mistake in it, next to the right form."""
-    assert missing_files("`bert_training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
-        "tests/test_nothing.py",
-        "run_nothing.py",
-    ]
-    assert missing_names("`bert_training/engine/loop.py: training_steps` `bert_training/engine/loop.py: nothing`") == [
-        "bert_training/engine/loop.py: nothing"
-    ]
-    link = "[`loop.py: training_steps`](bert_training/engine/loop.py)"
-    assert not missing_names(link + "[`loop.py`](bert_training/engine/loop.py)")
-    for right, wrong in (("training_steps", "nothing"), ("loop.py:", "batches.py:"), ("/loop.py)", "/batches.py)")):
-        assert len(missing_names(link.replace(right, wrong))) == 1
-    assert not missing_names(link.replace("](", "](../"), ROOT / "docs" / "page.md")
-    file = "tests/pretraining/test_masking.py"
-    assert missing_tests(f"`{file} -k mask_mix` `{file} -k nothing`") == [f"{file} -k nothing"]
-    assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
-    right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"
-    assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
-    for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
-        assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
-    assert len(bad_commands(right.rstrip() + " && " + right.replace("task_name mrpc", "max_steps 0").strip())) == 1
-    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`bert-repro nothing`")) == 2
-    assert len(bad_commands("`bert-repro builtin_data --output_dir d --nothing 3`")) == 1
-
-
 def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
     row = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL).group(1)
     ((name, task),) = eval("{" + row + "}", vars(glue)).items()

@@ -8,15 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from transformers import BertConfig
 
 import run_glue
 from bert_training.builtin_data import documentation
-from bert_training.engine import checkpoint
 from bert_training.engine.errors import report_errors
-from bert_training.tasks import fine_tuning
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events, results_of_rows
 from tests.helpers.repository import ROOT
@@ -143,33 +139,6 @@ def test_the_fast_paths_are_on(pretrained, files, tmp_path, fast_paths):
     fast_paths_are_on(start, tmp_path, fast_paths)
 
 
-def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):
-    # The network has dropout, whose random numbers in a step must not depend on where the run began.
-    model = tmp_path / "model"
-    shutil.copytree(pretrained, model)
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    given = ("--max_steps=6", "--save_steps=2", "--learning_rate=1e-3")
-    unbroken = train(tmp_path / "unbroken", model, files, "rte", *given)
-
-    def save_then_stop(run, step, state):
-        checkpoint.save_checkpoint(run, step, state)
-        if step == 4:
-            run.log(event="train", step=5, loss=0.0)  # Resuming removes the records after the last checkpoint.
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
-        train(tmp_path / "broken", model, files, "rte", *given)
-    resumed = train(tmp_path / "broken", model, files, "rte", *given, "--resume_from_checkpoint=auto")
-
-    assert resumed["eval_loss"] == unbroken["eval_loss"]
-    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
-
-
 def test_random_weights_and_the_built_in_task_are_the_defaults(tmp_path, tokenizer_folder, monkeypatch):
     rows = [{"sentence1": f"the {word}", "sentence2": word, "label": n % 2} for n, word in enumerate(["red", "blue"])]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: rows * 8)
@@ -182,24 +151,6 @@ def test_random_weights_and_the_built_in_task_are_the_defaults(tmp_path, tokeniz
     assert set(results) == {"eval_accuracy", "eval_f1", "eval_loss"} | ALWAYS
     config = BertConfig.from_pretrained(folder)
     assert (config.num_hidden_layers, config.id2label) == (2, {0: "other_body", 1: "own_body"})
-
-
-def test_a_users_own_files_need_no_task(tmp_path, pretrained):
-    rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
-    lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
-    path = tmp_path / "own.jsonl"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    folder = tmp_path / "run"
-    run_glue.main([
-        f"--output_dir={folder}", f"--model_name_or_path={pretrained}", f"--train_file={path}",
-        f"--validation_file={path}", f"--test_file={path}", "--max_steps=60", "--learning_rate=5e-3",
-        "--per_device_train_batch_size=8", "--max_seq_length=16", "--eval_steps=100",
-    ])  # fmt: skip
-    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-    assert results["eval_accuracy"] == 1.0
-    assert BertConfig.from_pretrained(folder).id2label == {0: "blue", 1: "green", 2: "red"}
-    rows = (folder / "predictions_test.csv").read_text(encoding="utf-8").splitlines()[1:4]
-    assert [row.split(",")[:2] for row in rows] == [['"0"', '"red"'], ['"1"', '"green"'], ['"2"', '"blue"']]
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

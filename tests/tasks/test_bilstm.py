@@ -63,18 +63,6 @@ def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     torch.testing.assert_close(*hidden)  # Without it, the second token has not.
 
 
-@torch.no_grad()
-def test_the_loss_is_a_sum_over_a_count(config):
-    model, inputs = network(BertBiLSTMForTokenClassification, config), padded_batch()
-    labels = torch.full((2, 6), IGNORED)
-    labels[0, 5], labels[1, 3] = 1, 0
-    outputs = model(**inputs, labels=labels)
-    log_probabilities = outputs.logits.log_softmax(-1)
-    total = -(log_probabilities[0, 5, 1] + log_probabilities[1, 3, 0])
-    assert float(outputs.loss) == pytest.approx(float(total) / 2, rel=1e-5)
-    assert float(model(**inputs, labels=labels, num_items_in_batch=8).loss) == pytest.approx(float(total) / 8, rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("cls", "auto", "stock"),
     [

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from bert_training.inputs.flags.fine_tuning import SwagArguments
 from bert_training.tasks import swag
 from tokenization import build_tokenizer
 
@@ -22,8 +24,7 @@ swims away.,"says ""no"".",0
 
 
 def flags(**given) -> SimpleNamespace:
-    names = ("delimiter", "train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
-    return SimpleNamespace(**(dict.fromkeys((*names, "max_train_samples", "max_eval_samples")) | given))
+    return SimpleNamespace(**dict.fromkeys(field.name for field in fields(SwagArguments)) | given)
 
 
 def write(folder, text: str | bytes, name: str = "val.csv") -> str:
@@ -85,15 +86,12 @@ def test_hidden_labels_and_other_kinds_of_files(tmp_path):
         ),
         ("is a song.,1", "is a song.,", ", row 2: expected text in sent1 and ending0"),
         ("is a song.,1", "is a song.,x", ", row 2: expected text in sent1 and ending0"),
-        ("is a song.,1", "1", ": CSV parse error: Row #3: Expected 12 columns, got 11"),
         ("falls over it.", " ", ", row 2: expected text in sent1 and ending0"),
         ("ending1", "ending7", ": expected a column 'ending1'; got ''"),
         ("ending2", "ending7", ", row 1: expected text in sent1 and ending0 to ending7"),
         (",label", ",answer", ": expected a column 'label'"),
         ("ending1", "ending01", ": expected a column 'ending1'"),
         ("sent1", "sentence", ": expected a column 'sent1'"),
-        ('"The child runs.",She', '"The child runs.,She', ": CSV parse error: "),
-        ("paints.", "\udcff", ": In CSV column #"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, old, new, expected):

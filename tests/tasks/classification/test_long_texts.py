@@ -232,7 +232,6 @@ def test_two_processes_do_what_one_does(windowed, pretrained, files, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (["--long_texts=windows", "--max_seq_length=2"], "--max_seq_length 2 leaves no room for the text; give 3"),
     (["--long_texts=head_tail", "--max_seq_length=5"], "no room for the beginning and the end of the text; give 6"),
     ([*WINDOWS, "--text_column", "text", "label", "--label_column=id"], "reads a single text, not pairs"),
 ])  # fmt: skip
