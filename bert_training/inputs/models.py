@@ -184,26 +184,34 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             intermediate_size=4 * hidden_size,
             **fields,
         )
+    _fields_of_shape(config_name)
+    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
+
+
+def _fields_of_shape(config_name: str) -> dict[str, Any]:
+    """The content of the config.json in a folder that ``--config_name`` names. UserError if it is none of BERT."""
     path = Path(config_name) / CONFIG_NAME
     if not path.is_file():
         raise UserError(
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
-    check_fields(path, read_object(path))
-    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
+    fields = read_object(path)
+    check_fields(path, fields)
+    return fields
 
 
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:
-    """The configuration for new weights and this tokenizer; what the folder said otherwise is printed.
-
-    A folder's ``vocab_size`` is kept if it is the tokenizer's rounded up, which makes products of matrices faster.
-
-    Raises:
-        ValueError: as for ``bert_config``.
-    """
+    """The configuration for new weights and this tokenizer. Raises ValueError as ``bert_config`` does."""
     fields = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     config = bert_config(config_name, **fields)
-    stated = read_object(Path(config_name) / CONFIG_NAME) if config_name not in CONFIG_SIZES else {}
+    return config if config_name in CONFIG_SIZES else _as_the_folder_says(config, config_name, tokenizer, fields)
+
+
+def _as_the_folder_says(
+    config: BertConfig, config_name: str, tokenizer: PreTrainedTokenizerBase, fields: dict[str, Any]
+) -> BertConfig:
+    """Keep a folder's ``vocab_size`` if it is the tokenizer's rounded up; print what else ``fields`` have changed."""
+    stated = _fields_of_shape(config_name)
     if rounded_to(stated.get("vocab_size", 0), len(tokenizer)):
         config.vocab_size = fields["vocab_size"] = stated["vocab_size"]
     if changed := [name for name, value in fields.items() if stated.get(name, value) != value]:

@@ -15,7 +15,6 @@ from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.reading import kind_of
 from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
-from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import USUAL, Cutting, cutting_of, is_cut_by_pipelines, is_raw_text, read_raw_text
 from bert_training.tasks.ner.schemes import AUTO, IO, plain_labels, to_bio
 from bert_training.tasks.ner.tagged_text import PLAIN, Sentence, Split, one_document_each
@@ -23,9 +22,11 @@ from bert_training.tasks.task_data import (
     SPLIT_SEED,
     asks_to_divide,
     check_cell,
+    facts_of,
     files_or_hub,
     rows_of_units,
     sample_limit,
+    summary_of,
 )
 from tokenization.errors import UserError
 
