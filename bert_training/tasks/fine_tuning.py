@@ -338,7 +338,8 @@ def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTra
         assert args.model_name_or_path is not None  # this flag or --config_name is required
         loaded = load_network(cls, args.model_name_or_path, task.may_be_new, config=config, **inside)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
-        replaced = _keep_or_replace_head(loaded, task.config)
+        if "classifier.weight" not in loaded.absent:
+            replaced = _keep_or_replace_head(loaded, task.config)
         model, new, _ = loaded
         if kept := getattr(args, "kept_layers", None):
             numbers = ", ".join(map(str, kept))
@@ -353,7 +354,7 @@ def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTra
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if shared:
         model = as_implementation(model, args)
-    if args.model_name_or_path:
+    if args.model_name_or_path and class_in(task.config):  # it was fine-tuned
         report_stored(run, task.config)
     if task.training:
         store_flags(model.config, args)
@@ -371,7 +372,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     Returns:
         For the printed line, what a new classifier replaces; "" if the checkpoint's is kept or it has none.
     """
-    model, new, absent = loaded
+    model, new, _ = loaded
     names = config_labels(checkpoint_config)
     # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
     other_classes = names and {*map(str.lower, names)} != {*map(str.lower, model.config.label2id or {})}
@@ -385,7 +386,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
         draw_classifier(classifier, model.config.initializer_range)
         new += ["classifier.bias", "classifier.weight"]
-    if "classifier.weight" not in new or "classifier.weight" in absent:
+    if "classifier.weight" not in new:
         return ""
     classes = names or [f"{checkpoint_config.num_labels} classes"]
     return f", in place of the checkpoint's head for {', '.join(classes)}"

@@ -306,14 +306,22 @@ class _Parser(argparse.ArgumentParser):
             argument_default=argparse.SUPPRESS,
         )
         self._negative_number_matcher = re.compile(r"-\d")  # also of --layers -1,-2
-        limits, help_of = declared(cls), helps(cls)
+        self.cls, limits = cls, declared(cls)
+        for name, kind in kinds(cls).items():
+            self.add_argument(f"--{name}", dest=name, **_options(kind, name, limits[name].get("may_be_empty", False)))
+
+    def format_help(self) -> str:
+        """What --help prints: the flags in groups, with what they may be and what they are for."""
+        cls, help_of = self.cls, helps(self.cls)
+        shown = argparse.ArgumentParser(prog=self.prog, usage=self.usage, description=self.description)
         for title, names in _groups(cls).items():
-            group = self.add_argument_group(title)
+            group = shown.add_argument_group(title)
             for name in names:
-                options = _options(kinds(cls)[name], name, limits[name].get("may_be_empty", False))
                 usual = default_of(cls.__dataclass_fields__[name])
                 text = help_of.get(name, "") + ("" if usual in (None, MISSING) else f" (default: {_shown(usual)})")
+                options = _options(kinds(cls)[name], name, declared(cls)[name].get("may_be_empty", False))
                 group.add_argument(f"--{name}", dest=name, help=text.replace("%", "%%"), **options)
+        return shown.format_help()
 
     def error(self, message: str) -> NoReturn:
         """Print a line for each problem, and exit."""
