@@ -22,7 +22,6 @@ from transformers.utils import ModelOutput
 from bert_deploy.onnx_files import INPUTS, Batch, Compute, quiet
 from bert_deploy.verify import OF_ROWS, data_flags, evaluation_flags
 from bert_training.cards.metrics import percent_factor
-from bert_training.engine.best import goodness
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import checksums
 from bert_training.inputs.flags.scripts import SCRIPTS, path_of
@@ -30,6 +29,7 @@ from bert_training.inputs.reading import read_object
 from bert_training.tasks.classification.long_texts import pooled
 from bert_training.tasks.classification.multi_label_scores import gives, probabilities, stored_thresholds
 from bert_training.tasks.classification.scores import value_of
+from bert_training.tasks.fine_tuning import goodness
 from bert_training.tasks.squad.threshold import FIELD
 from tokenization.errors import UserError
 

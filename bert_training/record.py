@@ -81,11 +81,6 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return read_record(folder / SUMMARY, remedy, needs=("runs",))
 
 
-def write_facts(folder: Path, facts: dict[str, Any]) -> None:
-    """Write run.json."""
-    write_json(folder / RUN, facts)
-
-
 def write_results(folder: Path, results: dict[str, Any]) -> None:
     """Write all_results.json, and before it ``hashes.json``, so that every finished run has one."""
     last = {RESULTS: hashlib.sha256(json_text(results).encode()).hexdigest()}

@@ -178,7 +178,8 @@ def start_run(args: Args) -> Run[Args]:
             flag cannot be honoured on this machine.
     """
     check_output_dir(args)
-    open_many_files(args.dataloader_num_workers)
+    if args.dataloader_num_workers:
+        open_many_files(args.dataloader_num_workers)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     settled = settled_precision(args, folders_of_run(args))
@@ -262,7 +263,8 @@ def _facts_of_earlier(args: SharedArguments) -> dict[str, Any]:
 def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
     patience = InitProcessGroupKwargs(timeout=PATIENCE)
     accelerator = Accelerator(cpu=no_device(), mixed_precision=precision, kwargs_handlers=[patience], **trackers)
-    keep_process_group()
+    if accelerator.num_processes > 1:
+        keep_process_group()
     return accelerator
 
 

@@ -29,12 +29,12 @@ from transformers.utils import is_torch_xla_available
 
 from bert_training import record
 from bert_training.cards.hub_upload import upload
-from bert_training.files.atomic import append_line, make_folder, remove_folder
+from bert_training.files.atomic import append_line, make_folder, remove_folder, write_json
 from bert_training.files.processes import hold, release
 from bert_training.inputs.flags.parsing import FREE
 from bert_training.inputs.flags.scripts import flags_with, script_of
 from bert_training.inputs.flags.shared import SharedArguments
-from bert_training.record import write_facts, write_results
+from bert_training.record import write_results
 from tokenization.errors import UserError
 
 # --- TPUs ------------------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Run(Generic[Args_co]):
         resumed, its checkpoint has been accepted as well, so that a start that is refused changes no file.
         """
         if self.is_main:
-            write_facts(self.output_dir, self.facts)
+            write_json(self.output_dir / record.RUN, self.facts)
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.

@@ -46,18 +46,23 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         UserError: it turns out to be damaged while it is read.
     """
     with open(path, "rb") as raw:
-        if (suffix := Path(path).suffix) not in PACKED:
-            yield raw
-            return
-        from fsspec.compression import compr
-
-        unpack = compr[PACKED[suffix]]
-        try:
-            with unpack(raw, mode="r") as stream:
+        if Path(path).suffix in PACKED:
+            with _unpacked(Path(path), raw) as stream:
                 yield stream
-        except Exception as error:  # each of the libraries that unpack has types of its own
-            damaged = UserError(f"{path}: damaged {suffix} file ({error}); download or pack it again")
-            raise (error if isinstance(error, ValueError) else damaged) from error  # the former of who reads
+        else:
+            yield raw
+
+
+@contextlib.contextmanager
+def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    from fsspec.compression import compr
+
+    try:
+        with compr[PACKED[path.suffix]](raw, mode="r") as stream:
+            yield stream
+    except Exception as error:  # each of the libraries that unpack has types of its own
+        damaged = UserError(f"{path}: damaged {path.suffix} file ({error}); download or pack it again")
+        raise (error if isinstance(error, ValueError) else damaged) from error  # the former of who reads
 
 
 def parquet_file(path: str | os.PathLike[str], stream: IO[bytes]) -> "ParquetFile":

@@ -70,16 +70,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     mistaken = _classifier_of_another_class(model, absent)
     new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
     strange = [key for key in new if not key.startswith(may_be_new)]
-    kind = class_in(model.config)
     if strange:
-        other = ""
-        if kind and kind != type(model).__name__:
-            other = f" By its config.json it is a {kind}, which is opened by {opened_by()[kind]}."
-        raise UserError(
-            f"{name}: expected the weights of a {type(model).__name__}, with transformers' names and the shapes of its "
-            f"config.json; {len(strange)} are missing or have another shape, such as {', '.join(strange[:3])}.{other} "
-            "Give a checkpoint that holds them; an older one is converted first (bert-repro convert)"
-        )
+        raise _other_weights(name, model, strange)
     if lost := sorted(key for key in info["unexpected_keys"] if _is_needed(key, model.config.num_hidden_layers)):
         raise UserError(
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
@@ -96,6 +88,17 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
     vars(model).pop("_weight_conversions", None)
     return LoadedNetwork(keep_to_segments(model), new, absent)
+
+
+def _other_weights(name: str, model: PreTrainedModel, strange: list[str]) -> UserError:
+    kind, other = class_in(model.config), ""
+    if kind and kind != type(model).__name__:
+        other = f" By its config.json it is a {kind}, which is opened by {opened_by()[kind]}."
+    return UserError(
+        f"{name}: expected the weights of a {type(model).__name__}, with transformers' names and the shapes of its "
+        f"config.json; {len(strange)} are missing or have another shape, such as {', '.join(strange[:3])}.{other} "
+        "Give a checkpoint that holds them; an older one is converted first (bert-repro convert)"
+    )
 
 
 def class_in(config: PretrainedConfig) -> str | None:

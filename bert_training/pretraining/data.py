@@ -181,22 +181,25 @@ def _widened(values: torch.Tensor, width: int, pad: int) -> torch.Tensor:
 
 def phase_streams(
     phases: Sequence[Phase], train: dict[int, list[PretrainingInstances]], world_size: int
-) -> list[TrainingData]:
-    """The training data of every phase.
-
-    Each length has its own stream, read from the beginning; with mixtures, each source of each length, and a later
-    phase of the same length goes on where the last one stopped.
+) -> Sequence[TrainingData]:
+    """The training data of every phase; each length has its own stream, read from the beginning.
 
     Args:
         phases: with their steps.
         train: the instances of each source by length.
     """
-    streams: list[TrainingData] = []
+    if phases[0].mixture:
+        return _mixed_streams(phases, train, world_size)
+    return [train[phase.length][0] for phase in phases]
+
+
+def _mixed_streams(
+    phases: Sequence[Phase], train: dict[int, list[PretrainingInstances]], world_size: int
+) -> list[MixedInstances]:
+    """Every source of each length has a stream, and a later phase of the same length goes on where the last stopped."""
+    streams: list[MixedInstances] = []
     read: dict[int, np.ndarray] = {}
     for phase in phases:
-        if not phase.mixture:
-            streams.append(train[phase.length][0])
-            continue
         batch = phase.size * phase.accumulation * world_size
         stream = MixedInstances(train[phase.length], phase.mixture, batch, read.get(phase.length))
         read[phase.length] = stream.read_before(phase.stop - phase.start)

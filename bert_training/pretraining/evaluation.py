@@ -39,9 +39,7 @@ class Progress:
         self.speed = Throughput(run.device, data.total_steps)
 
     def begin(self, model: torch.nn.Module) -> None:
-        """Record, before the first step, what the losses are compared with."""
-        shares = mean_shares(vars(self.run.args))
-        self.run.log(event="corpus", unigram_entropy=unigram_entropy(self.data.corpora.train, shares))
+        """Evaluate given weights before the first step."""
         if self.run.args.model_name_or_path and self.run.args.eval_steps:
             self.evaluate(model, 0)
 
@@ -52,7 +50,10 @@ class Progress:
             yield step  # after which a checkpoint may be saved, whose records must have the epoch
 
     def log(self, step: Step) -> None:
-        """Record a training step in metrics.jsonl."""
+        """Record a training step in metrics.jsonl, and before the first one what the losses are compared with."""
+        if step.index == 1:
+            shares = mean_shares(vars(self.run.args))
+            self.run.log(event="corpus", unigram_entropy=unigram_entropy(self.data.corpora.train, shares))
         pairs = objective_of(vars(self.run.args)).pairs
         # The head of next sentence prediction may have learnt another task.
         names = {"nsp_loss": f"{pairs.name}_loss"} if pairs else {}

@@ -1,22 +1,30 @@
-"""The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
+"""The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder.
+
+The evaluations are part of the state of the training, which checkpoints preserve. The weights of the best one are kept
+in ``checkpoint-best-<step>`` until the run has finished; they are written and checked like checkpoints.
+"""
 
 import dataclasses
 import math
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.cards.curves import draw_curves
 from bert_training.cards.model_card import write_model_card
 from bert_training.engine.batches import evaluation_due, step_batches, steps_for
-from bert_training.engine.best import Best
 from bert_training.engine.checkpoint import (
+    WEIGHTS,
     Origin,
     begin_anew,
+    newest_checkpoint_named,
     prepared_state,
     refuse_training,
     resume,
@@ -28,6 +36,7 @@ from bert_training.engine.loop import training_steps
 from bert_training.engine.optimizer import create_optimizer, create_schedule
 from bert_training.engine.predict import predict
 from bert_training.engine.run import Run, upload_finished
+from bert_training.files.atomic import damage, new_folder, remove_folder, sealed_folder
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import opened_by
@@ -57,6 +66,143 @@ from bert_training.tasks.teachers import Teacher, give_lesson
 from tokenization.errors import UserError
 
 Outcome = TypeVar("Outcome")
+
+
+# --- the best evaluation ---------------------------------------------------------------------------------------------
+
+LOWER_IS_BETTER = ("loss", "_ece")
+
+
+class Best:
+    """The evaluations of a run so far, and the weights of the best one.
+
+    Args:
+        metric: key of the results. Higher values are better, except for a loss.
+        evaluations: (step, results) of each evaluation so far; ``add`` appends to it.
+    """
+
+    def __init__(self, run: Run[FineTuningArguments], metric: str, evaluations: list[tuple[int, dict[str, Any]]]):
+        self.run = run
+        self.metric = metric
+        self.wanted = run.args.load_best_model_at_end
+        self.evaluations = evaluations
+
+    def go_on(self) -> None:
+        """Check and fetch the weights of the best evaluation before the checkpoint from which the run resumes.
+
+        All processes call it.
+
+        Raises:
+            ValueError: the weights cannot be used.
+        """
+        if not self.wanted:
+            return
+        self.run.only_main(self._fetch)
+        self._check_weights()
+
+    def add(self, step: int, results: dict, model: torch.nn.Module) -> None:
+        """Keep the weights if these results are the best so far. All processes call it."""
+        if results:
+            self.evaluations.append((step, results))
+        if not self.wanted:
+            return
+        if self.step == step:
+            self._save(step, model)
+
+    @property
+    def step(self) -> int:
+        """Optimiser step of the best evaluation, or of the first of several that are equally good."""
+        return self._best_of(self.evaluations)
+
+    def _best_of(self, evaluations: list[tuple[int, dict]]) -> int:
+        values = [goodness(self.metric, results[self.metric]) for _, results in evaluations]
+        return evaluations[values.index(max(values))][0]
+
+    def restore(self, model: torch.nn.Module) -> dict:
+        """Load the best weights into the model; returns their results."""
+        self._check_weights()
+        weights = load_file(self._folder(self.step) / WEIGHTS)
+        self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        results = dict(self.evaluations)[self.step]
+        self.run.say(f"the best weights are kept: step {self.step}, {self.metric} {results[self.metric]}")
+        return results | {"best_step": self.step}
+
+    def clear(self) -> None:
+        """Delete the kept weights; called when the run has finished."""
+        if self.run.is_main:
+            for step in self._kept():
+                remove_folder(self._folder(step))
+
+    def _save(self, step: int, model: torch.nn.Module) -> None:
+        self.run.accelerator.wait_for_everyone()
+        if self.run.is_main:
+            folder = self._folder(step)
+            with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
+                self.run.accelerator.unwrap_model(model).save_pretrained(draft)
+            needed = {step, *self._needed_by_checkpoints(step)}
+            for kept in self._kept():
+                if kept not in needed:
+                    remove_folder(self._folder(kept))
+        self.run.accelerator.wait_for_everyone()
+
+    def _needed_by_checkpoints(self, step: int) -> set[int]:
+        """The steps of the best weights that runs need which resume from the checkpoints that are there.
+
+        The records of a checkpoint end before it, and that of the last step is written before the evaluation of that
+        step. Folders of steps that are in the records no more may be needed by a checkpoint of those days.
+        """
+        needed: set[int] = set()
+        for start in _numbers(self.run.output_dir, r"checkpoint-(\d+)"):
+            if before := [(at, results) for at, results in self.evaluations if at <= start and at != step]:
+                needed.add(self._best_of(before))
+            needed.add(max((kept for kept in self._kept() if kept <= start), default=step))
+        return needed
+
+    def _fetch(self) -> None:
+        """Copy the best weights so far from the folder of the run whose checkpoint was named, if only it has them.
+
+        A finished run has deleted them; then the checkpoint may have them, if it is of the same step.
+        """
+        asked = self.run.args.resume_from_checkpoint
+        if not self.evaluations or asked in (None, "auto") or self._folder(self.step).exists():
+            return
+        theirs = Path(asked).parent / self._folder(self.step).name
+        if theirs.is_dir() and not damage(theirs):
+            with new_folder(self._folder(self.step)) as draft:
+                shutil.copytree(theirs, draft, dirs_exist_ok=True)
+        elif Path(asked).name == f"checkpoint-{self.step}":
+            with sealed_folder(self._folder(self.step)) as draft:
+                for name in ("config.json", "model.safetensors"):
+                    shutil.copy(Path(asked, name), draft)
+
+    def _check_weights(self) -> None:
+        """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""
+        if self.evaluations and (problem := damage(self._folder(self.step))):
+            raise UserError(
+                f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
+                "resume without --load_best_model_at_end, or begin anew in another folder"
+            )
+
+    def _folder(self, step: int) -> Path:
+        return self.run.output_dir / f"checkpoint-best-{step}"
+
+    def _kept(self) -> list[int]:
+        return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
+
+
+def goodness(metric: str, value: float | None) -> float:
+    """A number that is highest for the best value: the negative of a loss or of an expected calibration error (ece).
+
+    None, an undefined score, is the worst.
+    A metric with a colon is that of a class, such as ``eval_f1:loss``.
+    """
+    if value is None:
+        return -math.inf
+    return -value if metric.endswith(LOWER_IS_BETTER) and ":" not in metric else value
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    return sorted(int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(pattern, path.name)))
 
 
 class Tuned(NamedTuple, Generic[Outcome]):
@@ -119,7 +265,7 @@ class FineTuningTask(Generic[Outcome]):
 
     @property
     def loss_arguments(self) -> dict[str, Any]:
-        """Further arguments of the network in training, see ``tasks/loss_weights.py``."""
+        """Further arguments of the network in training, see ``task_data.py: loss_arguments``."""
         return {}
 
     def prepare(self, network: PreTrainedModel) -> None:
@@ -192,7 +338,8 @@ def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTra
         assert args.model_name_or_path is not None  # this flag or --config_name is required
         loaded = load_network(cls, args.model_name_or_path, task.may_be_new, config=config, **inside)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
-        replaced = _keep_or_replace_head(loaded, task.config)
+        if "classifier.weight" not in loaded.absent:
+            replaced = _keep_or_replace_head(loaded, task.config)
         model, new, _ = loaded
         if kept := getattr(args, "kept_layers", None):
             numbers = ", ".join(map(str, kept))
@@ -207,7 +354,7 @@ def build_task_network(run: Run[Any], task: FineTuningTask[Any]) -> tuple[PreTra
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if shared:
         model = as_implementation(model, args)
-    if args.model_name_or_path:
+    if args.model_name_or_path and class_in(task.config):  # it was fine-tuned
         report_stored(run, task.config)
     if task.training:
         store_flags(model.config, args)
@@ -225,7 +372,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     Returns:
         For the printed line, what a new classifier replaces; "" if the checkpoint's is kept or it has none.
     """
-    model, new, absent = loaded
+    model, new, _ = loaded
     names = config_labels(checkpoint_config)
     # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
     other_classes = names and {*map(str.lower, names)} != {*map(str.lower, model.config.label2id or {})}
@@ -239,7 +386,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
         draw_classifier(classifier, model.config.initializer_range)
         new += ["classifier.bias", "classifier.weight"]
-    if "classifier.weight" not in new or "classifier.weight" in absent:
+    if "classifier.weight" not in new:
         return ""
     classes = names or [f"{checkpoint_config.num_labels} classes"]
     return f", in place of the checkpoint's head for {', '.join(classes)}"

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from bert_training.engine.best import goodness
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.run import (
     check_output_dir,
@@ -28,6 +27,7 @@ from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.record import SUMMARY, Record, is_finished, read_summary
 from bert_training.tasks.classification.scores import with_chosen
+from bert_training.tasks.fine_tuning import goodness
 from bert_training.tasks.run_settings import compared_settings, differing, initial_settings
 from bert_training.tasks.statistics import compare, pairs_of, statistics
 from tokenization.errors import UserError

@@ -168,8 +168,7 @@ def report_stored(run: "Run[FineTuningArguments]", config: "BertConfig") -> None
     Args:
         config: the config of the checkpoint.
     """
-    cls = type(run.args)
-    stored = stored_flags(cls, config.to_dict())
+    stored = stored_flags(type(run.args), config.to_dict())
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:

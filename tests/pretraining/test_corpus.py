@@ -46,7 +46,7 @@ def test_damaged_facts_are_refused(tmp_path, tokenizer):
         file.write_text(damaged, errors="surrogateescape")
         with pytest.raises(ValueError, match=r"shard\.json: missing, damaged or of another format"):
             Corpus.open(corpus.path)
-    file.write_text(content.replace('"letters": ', '"letters": 1'))
+    file.write_text(content.replace('"tokens": ', '"tokens": 1'))
     with pytest.raises(ValueError, match=r"shard\.json does not match its checksum"):
         Corpus.open(corpus.path)
 

@@ -1,4 +1,4 @@
-"""bert_training/tasks/loss_weights.py, and a training with weights: however a batch is split, torch's weighted mean."""
+"""bert_training/tasks/task_data.py, and a training with weights: however a batch is split, torch's weighted mean."""
 
 import json
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from bert_training.engine.predict import predict
 from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.tasks.classification.evaluation import with_labels_at_the_end
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted
-from bert_training.tasks.loss_weights import (
+from bert_training.tasks.task_data import (
     class_weights_of,
     count_labels,
     loss_arguments,

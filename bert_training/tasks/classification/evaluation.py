@@ -44,7 +44,7 @@ from bert_training.tasks.classification.trained_for import (
 )
 from bert_training.tasks.cut_texts import longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask, Tuned
-from bert_training.tasks.loss_weights import loss_arguments
+from bert_training.tasks.task_data import loss_arguments
 from bert_training.tasks.teachers import find_teacher
 
 

@@ -32,14 +32,14 @@ from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.long_texts import Reading, read_texts
 from bert_training.tasks.classification.scores import metric_names, metric_prefix, score_of_constant
 from bert_training.tasks.cut_texts import CutTexts
-from bert_training.tasks.loss_weights import (
+from bert_training.tasks.task_data import (
+    ProblemType,
     class_weights_of,
     count_labels,
     facts_of,
     summary_of,
     with_loss_weights,
 )
-from bert_training.tasks.task_data import ProblemType
 from tokenization.bert_tokenizer import text_tokenizer
 
 

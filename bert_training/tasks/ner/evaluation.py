@@ -10,14 +10,13 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from bert_training.engine.run import Run
 from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.models import config_labels
-from bert_training.tasks import loss_weights
 from bert_training.tasks.classification.trained_for import store_facts
 from bert_training.tasks.fine_tuning import FineTuningTask
 from bert_training.tasks.ner import tagged_text
 from bert_training.tasks.ner.raw_text import stored_cutting, write_spans
 from bert_training.tasks.ner.schemes import with_types
 from bert_training.tasks.ner.sources import NerData, load_data
-from bert_training.tasks.task_data import with_labels, write_rows
+from bert_training.tasks.task_data import class_weights_of, count_labels, with_labels, with_loss_weights, write_rows
 from bert_training.tasks.teachers import find_teacher
 
 
@@ -64,11 +63,9 @@ class Tagger(FineTuningTask[Tagged]):
         }
         if args.class_weights is not None and self.training:
             train = self.features["train"]
-            counts = loss_weights.count_labels(train.columns["labels"], len(data.label_names))
-            data.class_weights = loss_weights.class_weights_of(
-                args, data.label_names, counts, "word", may_be_absent=True
-            )
-            self.features["train"] = loss_weights.with_loss_weights(train, data.class_weights)
+            counts = count_labels(train.columns["labels"], len(data.label_names))
+            data.class_weights = class_weights_of(args, data.label_names, counts, "word", may_be_absent=True)
+            self.features["train"] = with_loss_weights(train, data.class_weights)
 
     def prepare(self, network: PreTrainedModel) -> None:
         """Freeze the encoder whose features a BiLSTM reads."""

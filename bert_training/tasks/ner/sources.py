@@ -15,7 +15,6 @@ from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.reading import kind_of
 from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
-from bert_training.tasks.loss_weights import facts_of, summary_of
 from bert_training.tasks.ner.raw_text import (
     AS_PIPELINES,
     USUAL,
@@ -33,9 +32,11 @@ from bert_training.tasks.task_data import (
     SPLIT_SEED,
     asks_to_divide,
     check_cell,
+    facts_of,
     files_or_hub,
     rows_of_units,
     sample_limit,
+    summary_of,
 )
 from tokenization.errors import UserError
 

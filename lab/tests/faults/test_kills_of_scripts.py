@@ -34,8 +34,8 @@ TASKS = [
 GROUPS = {"engine": ENGINE, "files": FILES, "script": [*SCRIPTS, *TASKS]}
 EDGES = {
     "bert_training.engine.loop:_update": (2, 4, 5, 7),
-    "bert_training.engine.best:Best.add": (1, 2, 3),
-    "bert_training.engine.best:Best.clear": (1,),
+    "bert_training.tasks.fine_tuning:Best.add": (1, 2, 3),
+    "bert_training.tasks.fine_tuning:Best.clear": (1,),
     "bert_training.engine.checkpoint:_drop_old": (1, 2, 3),
     "bert_training.engine.run:Run.write_facts": (1,),
     "bert_training.engine.run:Run.finish": (1,),

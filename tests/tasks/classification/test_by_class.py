@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_training.cards.model_card import most_confused
-from bert_training.engine.best import goodness
 from bert_training.tasks.classification.predictions import confusion
 from bert_training.tasks.classification.scores import (
     scores_by_class,
@@ -14,6 +13,7 @@ from bert_training.tasks.classification.scores import (
     value_of,
     with_chosen,
 )
+from bert_training.tasks.fine_tuning import goodness
 
 NAMES = ("very angry", "loss", "f1:x")
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bert_training.engine.best import Best, deciding_metric
 from bert_training.files.atomic import damage
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.classification import sources
+from bert_training.tasks.fine_tuning import Best
+from bert_training.tasks.task_data import metric_of
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 
@@ -196,8 +197,8 @@ def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     )
     data = sources.load_data(args)
     if expected.startswith("eval_"):
-        assert deciding_metric(args, *data.metric_names(), True) == expected
+        assert metric_of(args, data) == expected
         return
     with pytest.raises(ValueError) as caught:
-        deciding_metric(args, *data.metric_names(), True)
+        metric_of(args, data)
     assert expected in str(caught.value)
