@@ -214,10 +214,10 @@ def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, sm
 
 
 def test_counts_above_the_integers_of_float32(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(counted_weights, "DISTANCES", (1,) * 100)  # As if there were 100 times as much text.
-    corpus = corpus_of([["hello " * 100_000], ["hi hello"]], tokenizer, tmp_path)
+    monkeypatch.setattr(counted_weights, "DISTANCES", (1,) * 1000)  # As if there were 1,000 times as much text.
+    corpus = corpus_of([["hello " * 10_000], ["hi hello"]], tokenizer, tmp_path)
     piece = int(most_frequent(corpus)[0])
-    pairs = 100 * (int(corpus.unigrams[piece]) - 2)  # The only one of the second document has no equal beside it.
+    pairs = 1000 * (int(corpus.unigrams[piece]) - 2)  # The only one of the second document has no equal beside it.
     assert float(count_neighbours(corpus, torch.tensor([piece]))[piece, 0]) == 2 * pairs > 2**24
 
 

@@ -60,6 +60,7 @@ def series(pretrained, tmp_path) -> list[str]:
     return argv.split()
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_series_have_one_type(cpu, pretrained, tmp_path, capsys):
     argv = [*series(pretrained, tmp_path), "--seeds"]
     cpu(True)

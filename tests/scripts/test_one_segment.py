@@ -51,7 +51,9 @@ def classifier(tmp_path_factory, one_segment, pair_data) -> Path:
 
 
 @pytest.mark.parametrize("impl", ["repro", pytest.param("transformers", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("script", ["run_glue", "run_squad", "run_swag"])
+@pytest.mark.parametrize(
+    "script", ["run_glue", *(pytest.param(name, marks=pytest.mark.slow) for name in ("run_squad", "run_swag"))]
+)
 def test_every_script_trains_on_pairs_and_saves_a_tokenizer_without_segments(
     script, impl, one_segment, pair_data, tmp_path, capsys
 ):

@@ -118,6 +118,7 @@ def test_a_model_of_the_hub_without_thresholds_gives_labels_from_one_half_on(tmp
     assert "[0.5] * classify.model.config.num_labels" in (tmp_path / "run" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pretrained, data):
     given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}", "--max_steps=4")
     run(tmp_path / "one", *given)

@@ -187,6 +187,7 @@ def test_real_text_is_tokenized_the_same(real_data, case, step):
     assert seen > 100
 
 
+@pytest.mark.slow
 def test_import_is_quick_and_light():
     """The import loads neither torch nor transformers, and building a tokenizer does not load torch."""
     code = (
