@@ -240,5 +240,8 @@ def test_a_network_does_not_follow_what_becomes_of_its_file(tmp_path, pretrained
         (folder / "model.safetensors").unlink()
     child = os.fork()
     if not child:
-        os._exit(0 if keeps_its_weights(folder, file) else 1)
+        try:
+            os._exit(0 if keeps_its_weights(folder, file) else 1)
+        finally:
+            os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
