@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import run_glue
-from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -87,13 +86,3 @@ def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):
     one, other = (facts(tmp_path / "seeds" / name) for name in ("seed-42", "seed-43"))
     assert one["data"] == other["data"]
     assert other["flags"]["seed"] == 43
-
-
-@pytest.mark.slow
-def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate):
-    given = [*flags, "--validation_split=0.25", "--save_steps=0", *SHORT[:3], "--per_device_train_batch_size=4"]
-    torchrun("run_glue.py", [f"--output_dir={tmp_path / 'two'}", *given])
-    alone = run(tmp_path / "one", *flags, "--validation_split=0.25", "--save_steps=0")
-    assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
-    results = json.loads((tmp_path / "two" / "all_results.json").read_text())
-    assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)
