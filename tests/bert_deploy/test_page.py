@@ -192,36 +192,6 @@ def test_names_are_marked(visit, models):
     assert [mark.inner_text().replace("\n", "") for mark in page.locator("mark:visible").all()] == marks
 
 
-def test_attention_of_every_head(visit, models):
-    page = visit("pretrained")
-    tab(page, "Attention")
-    use(page, "Look inside", Text=TEXT)
-    shows(page, "Head 2")
-    pictures = "[...document.querySelectorAll('canvas')].map(one => one.toDataURL())"
-    page.wait_for_function(f"new Set({pictures}).size === 2")
-    before = page.evaluate(pictures)
-    page.get_by_label("Layer").select_option("layer 2")
-    page.wait_for_function(f"before => {pictures}[0] !== before[0]", arg=before)
-    names, weights = readings.attention(open_folder(str(models["pretrained"])), TEXT, None, 2)
-    picture = page.locator("canvas").first
-    box = picture.bounding_box()
-    picture.hover(position={"x": box["width"] - 5, "y": box["height"] - 5})  # the last piece looks at itself
-    shows(page, f"Head 1: {names[-1]} → {names[-1]} {percent(round(float(weights[0, -1, -1]), 4))}")
-
-
-def test_the_steps_from_text_to_pieces(visit, models):
-    page = visit("pretrained")
-    tab(page, "Pieces")
-    text = "Thé old DOCTOR,went"
-    use(page, "Cut into pieces", Text=text)
-    shows(page, "the old doctor,went")
-    found = readings.pieces(open_folder(str(models["pretrained"])), text)
-    rows = [row.locator("td").all_inner_texts() for row in page.locator("table:visible tbody tr").all()]
-    assert rows[0] == ["0", "[CLS]", "2", "", "added"]
-    assert rows[1] == ["1", "the", str(found.pieces[1].id), "0–3", "Thé"]
-    assert [row[1] for row in rows] == [piece.text for piece in found.pieces]
-
-
 # --- hostile and oversized input -------------------------------------------------------------------------
 
 

@@ -119,18 +119,6 @@ def test_the_next_piece_is_predicted_from_the_last_one(opened, folders):
     assert [guess.probability for guess in found[0]] == pytest.approx(values.tolist(), rel=1e-4)
 
 
-def test_multiple_choice_gives_one_probability_for_each_ending(opened, folders):
-    endings = ["he went home .", "a river", "the small red house opened"]
-    found = alone(readings.choose, opened("BertForMultipleChoice"), PAIR[0], endings)
-    folder = folders("BertForMultipleChoice")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    batch = tokenizer([PAIR[0]] * 3, endings, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        model = transformers.BertForMultipleChoice.from_pretrained(folder).eval()
-        shares = model(**{name: tensor[None] for name, tensor in batch.items()}).logits[0].softmax(-1).tolist()
-    assert {guess.text: guess.probability for guess in found} == pytest.approx(dict(zip(endings, shares)), rel=1e-4)
-
-
 def test_names_are_those_of_the_token_classification_pipeline(opened, folders):
     fields = {"id2label": {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}}
     text = "the Old doctor,opened a  small red house in zagreb ."

@@ -34,7 +34,7 @@ def pretrained(tmp_path) -> Path:
 
 @pytest.mark.parametrize("package", [transformers, modeling_bert_repro])
 def test_outputs_are_those_of_tensorflow(tmp_path, capsys, package):
-    """tests/programs/write_tensorflow_checkpoints.py computed the outputs for these inputs with TensorFlow."""
+    """TensorFlow 2.21 computed the outputs from the variables that it has written, with the formulas of the paper."""
     main([str(WRITTEN / "pretrained"), str(tmp_path / "new")])
     recorded = json.loads((WRITTEN / "expected.json").read_text())
     model = package.BertForPreTraining.from_pretrained(tmp_path / "new").eval()

@@ -9,7 +9,6 @@ import pytest
 
 from bert_training.cards.curves import curve_of, draw_curves, main, panels_of, running_mean
 from bert_training.cards.metrics import held_out_files, metrics_of
-from bert_training.inputs.reading import read_events
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},
@@ -117,14 +116,3 @@ def test_without_matplotlib_there_is_no_picture_but_advice(monkeypatch, tmp_path
     main([str(tmp_path), str(tmp_path)])
     advice = "the curves are not drawn because matplotlib is missing: pip install matplotlib"
     assert capsys.readouterr().out.splitlines() == [advice, advice]
-
-
-def test_bad_records_are_named_with_their_line(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"metrics\.jsonl"):
-        draw_curves(tmp_path)
-    for line in ('{"event": "tra', "[1]"):
-        (tmp_path / "metrics.jsonl").write_text('{"event": "x"}\n' + line)
-        with pytest.raises(ValueError, match=r"metrics\.jsonl:2: "):
-            read_events(tmp_path / "metrics.jsonl")
-    with pytest.raises(ValueError, match="nothing to draw"):
-        draw_curves(write(tmp_path, [{"event": "corpus", "unigram_entropy": 6.4}]))

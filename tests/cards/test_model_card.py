@@ -179,26 +179,6 @@ def test_the_scores_of_test_data_are_on_the_card(tmp_path):
     assert "Apart from those of test data, the results were measured on validation data, after the last" in text
 
 
-@pytest.mark.parametrize(
-    ("kind", "metrics", "rows"),
-    [
-        (
-            "squad",
-            {"test_exact_match": 50.0, "test_f1": 60.0},
-            ["Exact match, per cent, test data", "F1, per cent"],
-        ),
-        ("swag", {"test_accuracy": 0.5}, ["Accuracy, test data"]),
-        ("glue", {"test_pearson": None}, ["Pearson correlation, test data | not defined"]),
-    ],
-)
-def test_a_model_that_was_only_tested_has_these_scores_on_its_card(tmp_path, kind, metrics, rows):
-    facts = records(f"run_{kind}.py", model_name_or_path="runs/own")
-    text = card(tmp_path, kind, {**metrics, "train_steps": 0}, ["custom"], facts).text
-    results = text[text.index("## Results") :].split("\n\n")[1].split("\n")
-    assert results[:2] == ["| on held-out data | |", "|---|---|"] and len(results) == 2 + len(rows)
-    assert all(result.startswith(f"| {row}") for result, row in zip(results[2:], rows))
-
-
 def test_the_card_names_the_command_the_flags_and_the_versions(tmp_path):
     (tmp_path / "training_curves.png").write_bytes(b"")
     facts = {**records(), "corpus": {"documents": 12000, "tokens": 2000000}}

@@ -96,7 +96,7 @@ names = st.sampled_from(NASTY) | st.tuples(st.text(max_size=5), st.text(max_size
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@settings(max_examples=4, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+@settings(max_examples=2, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 @given(parts=st.lists(names, min_size=1, max_size=9), root=st.sampled_from(ROOTS), joined=st.booleans())
 def test_no_folder_is_published(script, parts, root, joined, tmp_path_factory):
     below = "/".join(part.format(SECRET) for part in parts)

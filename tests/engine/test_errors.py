@@ -76,6 +76,7 @@ def _read_one_line(script: str) -> tuple[int, str]:
     return child.wait(), said
 
 
+@pytest.mark.slow
 def test_a_reader_that_ends_early_ends_a_command_without_a_word():
     """As of `bert-repro inspect ... | head`: all that was wanted has been printed."""
     assert _read_one_line("inspect") == (0, "")

@@ -82,6 +82,7 @@ def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, scrip
     assert facts["earlier"][0]["mixed_precision"] == "no"
 
 
+@pytest.mark.slow
 def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, short_data, tmp_path):
     script, folder = "run_glue", tmp_path / "run"
     given = short_runs.flags(script, short_data, folder, pretrained, "--save_steps", "1")

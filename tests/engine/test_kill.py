@@ -3,46 +3,76 @@
 lab/tests/faults/test_kills.py kills more of them, at more places.
 """
 
+import os
 import random
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
 import run_pretraining
+from bert_training.engine import checkpoint, launch, loop, run
 from bert_training.pretraining.data import training_instances
 from bert_training.pretraining.instances import PretrainingInstances
 from bert_training.pretraining.text import open_training_corpora
 from bert_training.record import Record
-from tests.helpers.fault_runs import run
-from tests.helpers.kills import INJECTION, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same
+from tests.helpers.small_networks import small_config
 
 STEPS, FIRST_PHASE = 11, 7
-ENGINE = [f"bert_training.engine.{name}" for name in ("checkpoint", "launch", "loop", "run")]
+ENGINE = {module.__file__ for module in (checkpoint, launch, loop, run)}
 
 
 @pytest.fixture
 def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
     """Flags for dropout, accumulation and two phases, of which each is longer than an epoch of its length."""
-    given = pretraining_flags(tmp_path / "shape", text_file, tokenizer_folder, len(vocab))
-    return [*given, "--phases", "16:0.65:4x2,32:0.35:4x2"]
+    config = small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=1, hidden_dropout_prob=0.2)
+    config.save_pretrained(tmp_path / "shape")
+    return (
+        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {tmp_path / 'shape'} --max_steps {STEPS} --learning_rate 1e-2 --logging_steps 1 --eval_steps 4 "
+        "--save_steps 3 --save_total_limit 1 --phases 16:0.65:4x2,32:0.35:4x2"
+    ).split()
 
 
-def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path):
-    whole = whole_run("run_pretraining", flags, tmp_path, {"engine": ENGINE})
-    given, tokenizer = Record.read(whole.folder).facts["flags"], AutoTokenizer.from_pretrained(whole.folder)
-    train = training_instances(given, open_training_corpora(whole.folder, given, tokenizer), tokenizer)
+def in_a_fork(flags: list[str], counted: Path, fatal: int | None = None) -> int:
+    """The exit status of a run that counts the lines of ENGINE, and is killed at one of them."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    passed = 0
+
+    def lines(frame, event, argument):
+        nonlocal passed
+        passed += event == "line"
+        if passed == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return lines
+
+    try:
+        sys.settrace(lambda frame, event, argument: lines if frame.f_code.co_filename in ENGINE else None)
+        run_pretraining.main(flags)
+        sys.settrace(None)
+        counted.write_text(str(passed))
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, no_pictures):
+    whole, killed = tmp_path / "whole", [*flags, "--output_dir", str(tmp_path / "killed")]
+    assert in_a_fork([*flags, "--output_dir", str(whole)], tmp_path / "lines") == 0
+    given, tokenizer = Record.read(whole).facts["flags"], AutoTokenizer.from_pretrained(whole)
+    train = training_instances(given, open_training_corpora(whole, given, tokenizer), tokenizer)
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
         assert train[length][0].epoch_size(0) < 8 * steps, "expected more than one epoch"
-    fatal = random.Random(0).randint(whole.lines["engine"] // 2, whole.lines["engine"])
-    kill = {"modules": ENGINE, "counted": str(tmp_path / "unused"), "fatal": fatal}
-    given = [*flags, "--output_dir", tmp_path / "killed"]
-    ended = run("run_pretraining", given, tmp_path, prepare=[(f"{INJECTION}:at_line", kill)])
-    assert ended.status == -signal.SIGKILL, ended.printed
-    ended = run("run_pretraining", [*given, "--resume_from_checkpoint", "auto"], tmp_path)
-    assert ended.status == 0, ended.printed
-    check_same(whole.folder, tmp_path / "killed")
+    lines = int((tmp_path / "lines").read_text())
+    fatal = random.Random(0).randint(lines // 2, lines)
+    assert in_a_fork(killed, tmp_path / "unused", fatal) == -signal.SIGKILL
+    run_pretraining.main([*killed, "--resume_from_checkpoint", "auto"])
+    check_same(whole, tmp_path / "killed")
 
 
 @pytest.mark.slow

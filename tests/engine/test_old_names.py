@@ -25,11 +25,9 @@ def network(tmp_path_factory, tokenizer_folder, vocab) -> Path:
     ("form", "model_impl"),
     [
         ("old names", "transformers"),
-        ("float16", "repro"),
         *(
             pytest.param(form, network, marks=pytest.mark.slow)
             for form, network in (*((form, "repro") for form in FORMS), ("pickle", "transformers"))
-            if form != "float16"
         ),
     ],
 )

@@ -4,15 +4,10 @@ import json
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from transformers import BertConfig
 
 from bert_training.engine import launch
-from bert_training.engine.batches import IGNORED
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from modeling_bert_repro import BertForPreTraining
 
 
 @pytest.fixture
@@ -99,54 +94,6 @@ def test_the_machine_chooses_where_nobody_else_does(monkeypatch, args, launcher,
     if args.mixed_precision is None:
         monkeypatch.setattr(launch, "no_device", lambda: False)
         assert launch.settled_precision(args, []) is None  # the default is for CPUs
-
-
-class Kernels(TorchDispatchMode):
-    """Notes the types of the tensors that go into each kernel and come out of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[str, set[tuple[str, str]]] = {}
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        sides = [_types(args), _types(out)]
-        self.seen.setdefault(function.__name__.split(".")[0], set()).add((sides[0], sides[1]))
-        return out
-
-
-def _types(values) -> str:
-    found = [value for value in tree_leaves(values) if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    return " ".join(str(value.dtype).removeprefix("torch.") for value in found)
-
-
-@pytest.mark.parametrize("fast", [False, True])
-def test_what_stays_in_float32(fast):
-    """The list in docs/many-devices.md. What is not on it, the products, is checked to be bfloat16."""
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    model = BertForPreTraining(BertConfig(vocab_size=100, **sizes, unpad_inputs=fast, sparse_prediction=fast))
-    optimizer = torch.optim.AdamW(model.parameters())
-    ids = torch.randint(5, 100, (4, 16))
-    mask = torch.ones_like(ids)
-    mask[:, 9:] = 0
-    labels = torch.where(torch.rand(ids.shape) < 0.3, ids, IGNORED)
-    with Kernels() as forward, torch.autocast("cpu", torch.bfloat16):
-        outputs = model(ids, mask, labels=labels, next_sentence_label=torch.tensor([0, 1, 0, 1]))
-    with Kernels() as backward:
-        outputs.loss.backward()
-    optimizer.step()
-    assert outputs.loss.dtype == torch.float32
-    assert {types[0] for types in forward.seen["_log_softmax"]} == {"float32"}  # of both losses
-    assert {types[0] for types in forward.seen["nll_loss_forward"]} == {"float32"}
-    for _, out in forward.seen["native_layer_norm"]:  # the normed states, then mean and deviation
-        assert out.split()[1:] == ["float32", "float32"]
-    assert "float32 float32 float32" in {types[0] for types in forward.seen["native_layer_norm"]}  # between the layers
-    assert {types[0] for types in forward.seen["addmm"]} == {"bfloat16 bfloat16 bfloat16"}
-    assert {types[0] for types in backward.seen["mm"]} == {"bfloat16 bfloat16"}
-    for parameter in model.parameters():
-        assert parameter.dtype == torch.float32 and parameter.grad is not None and parameter.grad.dtype == torch.float32
-        assert {value.dtype for value in optimizer.state[parameter].values()} == {torch.float32}
 
 
 def test_the_first_start_decides(cpu, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Run code in a process of its own, without waiting for its imports; by default this project cannot be imported there.
+"""Run code in a process of its own, without waiting for its imports; this project cannot be imported there.
 
 That is how a user of a saved folder opens it.
 """
@@ -52,8 +52,8 @@ def run_clean(code: str, folder: Path) -> str:
     return run_in_a_fork(textwrap.dedent(code), [folder], folder.parent)
 
 
-def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path, with_project: bool = False) -> str:
-    request = {"code": code, "arguments": [*map(str, arguments)], "folder": str(folder), "with_project": with_project}
+def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path) -> str:
+    request = {"code": code, "arguments": [*map(str, arguments)], "folder": str(folder)}
     process = forks()
     process.stdin.write(json.dumps(request | {"home": str(folder / "home")}) + "\n")
     process.stdin.flush()

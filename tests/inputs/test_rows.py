@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
             "row 2: expected a list in 'label'",
         ),
         ("a.parquet", b"PAR1", "not a Parquet file, or damaged"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 99)[:-9], "damaged .gz file"),
+        ("a.jsonl.xz", lzma.compress(b'{"text": "a", "label": 1}\n' * 99)[:-9], "damaged .xz file"),
     ],
 )
 def test_mistakes_are_said_with_their_place(tmp_path: Path, name: str, content: Any, message: str) -> None:

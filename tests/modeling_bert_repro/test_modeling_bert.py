@@ -105,6 +105,7 @@ def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
     assert len(calls) == 1 + 2, "the layer must run again in the backward pass"
 
 
+@pytest.mark.slow
 def test_compiled_model_computes_the_same(name="BertForPreTraining"):
     """The default, dense form has no graph breaks. The ``eager`` backend tests the tracing, not the kernels."""
     model = ours(name, "sdpa")

@@ -8,9 +8,7 @@ import math
 import pytest
 import torch
 import transformers
-from accelerate.utils import convert_outputs_to_fp32
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, SequenceClassifierOutput
-from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
 import modeling_bert_repro
 from bert_training.networks.control import control_of, with_exact_losses
@@ -32,35 +30,6 @@ class Network:
 
 def loss(network: Network, **batch) -> float:
     return with_exact_losses(network).forward(**batch).loss.item()
-
-
-def test_the_sum_over_labels_is_divided_by_the_count_that_is_given():
-    """The losses of the two rows are ln(4/3) and ln 4; together ln(16/3)."""
-    logits, labels = [[0.0, LN3], [0.0, LN3]], torch.tensor([1, 0])
-    assert loss(Network(logits=logits), labels=labels, num_items_in_batch=8) == pytest.approx(math.log(16 / 3) / 8)
-    assert loss(Network(logits=logits), labels=labels) == pytest.approx(math.log(16 / 3) / 2)
-
-
-def test_ignored_labels_do_not_count():
-    logits, labels = [[[0.0, LN3], [5.0, 0.0], [0.0, LN3]]], torch.tensor([[1, -100, 0]])
-    assert loss(Network(logits=logits), labels=labels) == pytest.approx(math.log(16 / 3) / 2)
-
-
-def test_regression_is_a_sum_of_squares():
-    """The differences are 1 and 2."""
-    network, labels = Network(logits=[[1.0], [3.0]]), torch.tensor([0.0, 1.0])
-    assert loss(network, labels=labels) == pytest.approx(5 / 2)
-    assert loss(Network(logits=[[1.0], [3.0]]), labels=labels, num_items_in_batch=10) == pytest.approx(5 / 10)
-
-
-def test_masked_tokens_and_sentence_pairs_have_counts_of_their_own():
-    network = Network(BertForPreTrainingOutput, prediction_logits=[[[0.0, LN3]]], seq_relationship_logits=[[0.0, LN3]])
-    labels = {"labels": torch.tensor([[1]]), "next_sentence_label": torch.tensor([0])}
-    outputs = with_exact_losses(network).forward(**labels, num_items_in_batch=4, num_sequences_in_batch=2)
-    outputs = convert_outputs_to_fp32(lambda: outputs)()  # as in mixed precision
-    assert outputs.mlm_loss.item() == pytest.approx(math.log(4 / 3) / 4)
-    assert outputs.nsp_loss.item() == pytest.approx(math.log(4) / 2)
-    assert outputs.loss.item() == pytest.approx(math.log(4 / 3) / 4 + math.log(4) / 2)
 
 
 @pytest.mark.parametrize(("over_padding", "positions"), [(True, 4), (False, 3)])

@@ -1,1 +1,1 @@
-"""Programs that tests start as processes of their own, and one that wrote files of tests/data."""
+"""Programs that tests start as processes of their own."""

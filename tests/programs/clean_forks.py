@@ -2,7 +2,7 @@
 
 tests/helpers/clean_process.py starts this program once. It reads one JSON object a line,
 
-    {"code": "print(sys.argv[1])", "arguments": ["a"], "folder": "/...", "home": "/.../home", "with_project": false}
+    {"code": "print(sys.argv[1])", "arguments": ["a"], "folder": "/...", "home": "/.../home"}
 
 runs the code in a fork, in the folder and with these arguments, and writes one line with the exit status and what was
 printed. Only the imports are shared: what the code changes in its process ends with it.
@@ -13,13 +13,12 @@ import os
 import signal
 import sys
 import tempfile
-from pathlib import Path
 
 PROJECT = ("modeling_bert_repro", "tokenization", "bert_training", "bert_tools", "bert_deploy")
 SECONDS = 900  # after which a fork that hangs is ended
 
 
-def run(code: str, arguments: list[str], folder: str, home: str, with_project: bool) -> None:
+def run(code: str, arguments: list[str], folder: str, home: str) -> None:
     """Run the code in this process, which is a fork."""
     from transformers import dynamic_module_utils
 
@@ -27,10 +26,6 @@ def run(code: str, arguments: list[str], folder: str, home: str, with_project: b
     os.chdir(folder)
     sys.argv = ["-c", *arguments]
     dynamic_module_utils.HF_MODULES_CACHE = os.path.join(home, "modules")
-    if with_project:
-        for name in PROJECT:
-            del sys.modules[name]
-        sys.path.insert(0, str(Path(__file__).parents[2]))
     exec(compile(code, "<the code of a test>", "exec"), {"__name__": "__main__", "sys": sys})
 
 

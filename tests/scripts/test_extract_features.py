@@ -3,7 +3,7 @@
 import gzip
 import json
 import random
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ import transformers
 from transformers import AutoTokenizer
 
 import extract_features
-from bert_training.tasks.feature_extraction import Row, read_rows
+from bert_training.tasks.feature_extraction import read_rows
 from tests.helpers.small_networks import save_random_network, small_config
 
 TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"
@@ -137,22 +137,6 @@ def test_windows_take_every_piece_where_it_has_most_context(checkpoint, tokenize
             np.testing.assert_allclose(found[0], states[0], atol=2e-6)
         if begin == 35:
             np.testing.assert_allclose(found[-1], states[-1], atol=2e-6)
-
-
-def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
-    source = write(tmp_path, "red green blue old\nred green blue ||| old new\n")
-    (single,), (pair,) = read_rows(source, tokenizer, 6, "cut")
-    assert tokenizer.decode(single.input_ids) == "[CLS] red green blue old [SEP]"
-    assert tokenizer.decode(pair.input_ids) == "[CLS] red green [SEP] old [SEP]"
-    assert pair == Row(pair.input_ids, [0, 0, 0, 0, 1, 1], slice(None))
-    assert single.cut is False and pair.cut is True
-    assert not any(row.cut for rows in read_rows(source, tokenizer, 9, "cut") for row in rows)
-    for length, *counts in product((4, 7, 8), range(1, 7), range(1, 7)):
-        first, second = ["red"] * counts[0], ["blue"] * counts[1]
-        ((cut,),) = read_rows(write(tmp_path, f"{' '.join(first)} ||| {' '.join(second)}"), tokenizer, length, "cut")
-        while len(first) + len(second) > length - 3:  # `_truncate_seq_pair` of google-research/bert
-            (first if len(first) > len(second) else second).pop()
-        assert tokenizer.convert_ids_to_tokens(cut.input_ids) == ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])

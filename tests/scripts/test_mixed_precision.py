@@ -6,7 +6,6 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-import run_glue
 from bert_training.engine import launch
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import read
@@ -58,18 +57,6 @@ def series(pretrained, tmp_path) -> list[str]:
     argv = f"--model_name_or_path {pretrained} --train_file {table} --validation_file {table} --max_seq_length 16"
     argv += f" --output_dir {tmp_path / 'runs'} --max_steps 1 --save_steps 0 --mixed_precision auto"
     return argv.split()
-
-
-def test_the_runs_of_a_series_have_one_type(cpu, pretrained, tmp_path, capsys):
-    argv = [*series(pretrained, tmp_path), "--seeds"]
-    cpu(True)
-    run_glue.main([*argv, "2"])
-    assert capsys.readouterr().out.count("--mixed_precision auto: bf16") == 1
-    cpu(False)
-    run_glue.main([*argv, "3"])
-    assert "--mixed_precision auto: bf16; as the run began" in capsys.readouterr().out
-    types = {read(tmp_path / "runs" / f"seed-{seed}", "run.json")["mixed_precision"] for seed in (42, 43, 44)}
-    assert types == {"bf16"}
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from transformers import AutoTokenizer
 
 from bert_training.pretraining.data import training_instances
 from bert_training.pretraining.text import open_training_corpora
-from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
+from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -79,8 +79,7 @@ def test_a_mixture_from_end_to_end_and_resumed(flags, tmp_path, capsys):
 @pytest.mark.slow
 def test_two_processes_see_the_mixture_of_one(flags, tmp_path):
     alone, together = pretrain(flags("alone")), tmp_path / "pair"
-    ended = run("run_pretraining", flags("pair", batch="5x1"), tmp_path, ranks=2)
-    assert ended.statuses == [0, 0], ended.printed
+    torchrun("run_pretraining.py", flags("pair", batch="5x1"))
     for kind in ("train", "eval", "epoch"):
         for one, two in zip(events(alone, kind), events(together, kind), strict=True):
             for key in one.keys() - {"tokens_per_second", "seconds_per_step"}:

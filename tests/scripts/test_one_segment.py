@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForQuestionAnswering, AutoTokenizer, pipeline
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 
-import extract_features
 import run_glue
 import run_pretraining
 from bert_training.tasks import teachers as rooms
@@ -51,7 +50,9 @@ def classifier(tmp_path_factory, one_segment, pair_data) -> Path:
 
 
 @pytest.mark.parametrize("impl", ["repro", pytest.param("transformers", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("script", ["run_glue", "run_squad", "run_swag"])
+@pytest.mark.parametrize(
+    "script", ["run_glue", *(pytest.param(name, marks=pytest.mark.slow) for name in ("run_squad", "run_swag"))]
+)
 def test_every_script_trains_on_pairs_and_saves_a_tokenizer_without_segments(
     script, impl, one_segment, pair_data, tmp_path, capsys
 ):
@@ -87,20 +88,6 @@ def test_answers_are_those_of_the_plain_network(one_segment, pair_data, tmp_path
     assert read(out, "predictions.json")["q0"] == context[offsets[first][0] : offsets[last][1]]
 
 
-def test_vectors_of_pairs(one_segment, tmp_path):
-    (tmp_path / "in.txt").write_text("".join(f"{first} ||| {second}\n" for first, second in PAIRS))
-    extract_features.main([
-        f"--input_file={tmp_path / 'in.txt'}", f"--output_file={tmp_path / 'out.npz'}", "--layers=-1", "--pooling=cls",
-        f"--model_name_or_path={one_segment}", "--max_seq_length=24",
-    ])  # fmt: skip
-    network, tokenizer = AutoModel.from_pretrained(one_segment), AutoTokenizer.from_pretrained(one_segment)
-    with np.load(tmp_path / "out.npz") as found, torch.no_grad():
-        for number, pair in enumerate(PAIRS):
-            batch = tokenizer(*pair, return_tensors="pt", return_token_type_ids=False)
-            expected = network(**batch).last_hidden_state[0, 0]
-            np.testing.assert_allclose(found["vectors"][number, 0], expected, atol=1e-5)
-
-
 @pytest.mark.parametrize("teachers", ["one", "two"])
 def test_a_teacher_and_its_student_each_read_the_segments_they_have(
     teachers, one_segment, pretrained, pair_data, tmp_path, monkeypatch
@@ -128,10 +115,3 @@ def test_pairs_of_segments_cannot_be_learnt(flag, objective, one_segment, short_
     with pytest.raises(UserError, match=f"--objective {objective} needs two segments, and {one_segment} has one"):
         run_pretraining.main([*given, "--tokenizer_name", str(one_segment)])
     assert not (out / "run.json").exists()
-
-
-def test_a_tokenizer_of_one_segment_gives_two_to_a_network_that_has_them(classifier, pair_data, pretrained, tmp_path):
-    out = tmp_path / "run"
-    given = short_runs.flags("run_glue", pair_data, out, pretrained, "--tokenizer_name", str(classifier))
-    run_glue.main(given)
-    assert AutoTokenizer.from_pretrained(out)(*PAIRS[0])["token_type_ids"][-1] == 1

@@ -12,7 +12,6 @@ import run_glue
 from bert_training.tasks import fine_tuning
 from tests.helpers.model_folders import edit_json, save_model
 from tests.helpers.records import results_of_rows
-from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -118,6 +117,7 @@ def test_a_model_of_the_hub_without_thresholds_gives_labels_from_one_half_on(tmp
     assert "[0.5] * classify.model.config.num_labels" in (tmp_path / "run" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pretrained, data):
     given = (f"--model_name_or_path={pretrained}", f"--train_file={data}", f"--validation_file={data}", "--max_steps=4")
     run(tmp_path / "one", *given)
@@ -125,15 +125,3 @@ def test_micro_batches_and_transformers_network_take_the_same_steps(tmp_path, pr
     run(tmp_path / "control", *given, "--model_impl=transformers")
     for name in ("parts", "control"):
         assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
-
-
-@pytest.mark.slow
-def test_two_processes_find_the_same_thresholds(tmp_path, pretrained, data):
-    for processes in (1, 2):
-        flags = [f"--output_dir={tmp_path / str(processes)}", f"--model_name_or_path={pretrained}", *SHORT]
-        flags += [f"--train_file={data}", f"--validation_file={data}", f"--test_file={data}", "--max_steps=4"]
-        torchrun("run_glue.py", [*flags, f"--per_device_train_batch_size={8 // processes}"], processes)
-    one, two = (tmp_path / name for name in "12")
-    assert losses(one) == pytest.approx(losses(two), abs=1e-5)
-    first, second = (BertConfig.from_pretrained(folder).fine_tuning["thresholds"] for folder in (one, two))
-    assert first == pytest.approx(second, abs=1e-5)

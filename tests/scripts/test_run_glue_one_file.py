@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 import run_glue
-from bert_training.tasks.statistics import compare
-from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -83,35 +81,8 @@ def test_folds_are_a_series_that_continues_and_is_compared(tmp_path, flags, shee
         run(tmp_path / "no", *flags, *longer, f"--train_file={other}")
 
 
-def test_folds_are_compared_with_the_same_folds():
-    runs = [
-        {"fold": fold, "seed": 42, "learning_rate": 1.0, "results": {"score": score}}
-        for fold, score in ((1, 0.25), (2, 0.75))
-    ]
-    compared = compare(runs, runs[::-1], ["score"])["score"]
-    assert (compared["mean_difference"], compared["wins"], compared["losses"]) == (0, 0, 0)
-
-
 def test_the_seeds_of_a_series_have_one_split(tmp_path, flags):
     run(tmp_path / "seeds", *flags, "--validation_split=0.2", "--seeds=2", "--save_steps=0")
     one, other = (facts(tmp_path / "seeds" / name) for name in ("seed-42", "seed-43"))
     assert one["data"] == other["data"]
     assert other["flags"]["seed"] == 43
-
-
-def test_a_run_without_validation_data_says_so(tmp_path, flags, capsys):
-    results = run(tmp_path / "run", *flags, "--validation_split=0")
-    assert not [name for name in results if name.startswith("eval_")]
-    assert "no validation data: nothing will say how good the model is" in capsys.readouterr().out
-    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    assert "None: it was trained without validation data." in card and "Nobody knows how good it is" in card
-
-
-@pytest.mark.slow
-def test_two_processes_hold_out_the_same_rows(tmp_path, flags, fresh_accelerate):
-    given = [*flags, "--validation_split=0.25", "--save_steps=0", *SHORT[:3], "--per_device_train_batch_size=4"]
-    torchrun("run_glue.py", [f"--output_dir={tmp_path / 'two'}", *given])
-    alone = run(tmp_path / "one", *flags, "--validation_split=0.25", "--save_steps=0")
-    assert facts(tmp_path / "two")["data"] == facts(tmp_path / "one")["data"]
-    results = json.loads((tmp_path / "two" / "all_results.json").read_text())
-    assert results["eval_loss"] == pytest.approx(alone["eval_loss"], abs=1e-5)

@@ -187,6 +187,7 @@ def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
 BOTH = [pytest.param([], id="fine-tuned"), pytest.param(FEATURES, id="features", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", BOTH)
 def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, more):
     def start(folder, *rest):

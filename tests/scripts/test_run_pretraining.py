@@ -11,10 +11,10 @@ from transformers import AutoModelForPreTraining, BertConfig
 
 import run_pretraining
 from bert_training.pretraining import evaluation
-from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.script_checks import fast_paths_are_on
+from tests.helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 
@@ -89,8 +89,7 @@ def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch)
 def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = pretraining_flags("pair", max_steps=3, per_device_train_batch_size=4)
-    ended = run("run_pretraining", more, tmp_path, ranks=2)
-    assert ended.statuses == [0, 0], ended.printed
+    torchrun("run_pretraining.py", more)
     alone = pretrain(pretraining_flags("alone", max_steps=3))
     together = tmp_path / "pair"
     for one, two in zip(without_speed(alone, "train"), without_speed(together, "train"), strict=True):

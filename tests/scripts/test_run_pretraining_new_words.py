@@ -12,7 +12,6 @@ from bert_training.pretraining.encoding import is_held_out
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.new_words import WORDS, equal, flags, weights_of, write_domain
 from tests.helpers.pretraining_runs import pretrain
-from tests.helpers.torchrun import torchrun
 from tokenization import load_vocab
 from tokenization.errors import UserError
 
@@ -116,17 +115,3 @@ def test_neither_held_out_nor_hardly_read_text_chooses_the_pieces(tmp_path, pret
     arguments = flags(tmp_path / "run", pretrained, files, "--mixture", 0.9, 0.1, "--extend_vocab", 1, steps=1)
     saved = json.loads((pretrain(arguments) / "run.json").read_text())["new_pieces"]["saved"]
     assert list(saved) == ["hepatitis"]
-
-
-@pytest.mark.slow
-def test_two_processes_choose_the_same_pieces(tmp_path, pretrained, domain):
-    more = ("--extend_vocab", 2, "--dropout", 0)
-    one = pretrain(flags(tmp_path / "one", pretrained, domain, *more))
-    both = flags(tmp_path / "two", pretrained, domain, *more)
-    both[both.index("--per_device_train_batch_size") + 1] = "2"
-    torchrun("run_pretraining.py", both)
-    for name in ("vocab.txt", "tokenizer.json"):
-        assert (one / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    first, second = weights_of(one), weights_of(tmp_path / "two")
-    for name in first:
-        torch.testing.assert_close(first[name], second[name], rtol=1e-4, atol=1e-5)

@@ -62,6 +62,7 @@ def test_results_are_the_official_score_of_the_predictions(finished_squad, squad
     assert len(read(finished_squad, "nbest_predictions.json")) == 12
 
 
+@pytest.mark.slow
 def test_it_learns_to_answer(squad_checkpoint, squad_files, tmp_path):
     """It learns 12 questions by heart. Each question is a word, whose place in the context is the answer."""
     (tmp_path / "easy.json").write_text(json.dumps(squad_content(12, longest=10)))
@@ -71,6 +72,7 @@ def test_it_learns_to_answer(squad_checkpoint, squad_files, tmp_path):
     assert read(tmp_path / "run", "all_results.json")["eval_exact_match"] > 80
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
     resumed_equals_uninterrupted(start, tmp_path, ["predictions.json", "nbest_predictions.json"])
 

@@ -124,6 +124,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(start, tmp_path):
     resumed_equals_uninterrupted(start, tmp_path, ["validation_predictions.csv"])
 
 
+@pytest.mark.slow
 def test_the_control_has_the_same_losses(start, tmp_path):
     losses = control_and_accumulation_have_the_same_losses(start, tmp_path, rel=1e-5)
     assert losses[0] == pytest.approx(np.log(4), abs=0.2)

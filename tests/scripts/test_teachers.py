@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -14,7 +13,6 @@ import run_ner
 import run_squad
 from bert_training.cards.model_card import write_model_card
 from bert_training.engine.errors import report_errors
-from bert_training.tasks import teachers
 from tests.helpers import short_runs
 from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
@@ -238,39 +236,6 @@ def test_teachers_that_do_not_fit_are_refused_in_one_line(tmp_path, pretrained, 
         (other / name).unlink()
     build_tokenizer(swapped).save_pretrained(other)
     assert f"that id stands for {vocab[41]!r}" in line("run_glue", other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--mixed_precision=bf16",),
-        ("--dataloader_num_workers=1",),
-        ("--gradient_checkpointing", "--validation_split=0.5"),
-        pytest.param(
-            ("--torch_compile",), marks=pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-        ),
-    ],
-    ids=" ".join,
-)
-def test_every_way_of_training_has_a_teacher(
-    tmp_path, pretrained, teacher_of, short_data, more, fresh_accelerate, monkeypatch
-):
-    """What the teacher says is the same for all of them, in float32, bit for bit."""
-    teacher, kept, predict = teacher_of("run_ner"), [], teachers.predict
-    monkeypatch.setattr(
-        teachers, "predict", lambda *given: kept.append(predict(*given)["logits"]) or {"logits": kept[-1]}
-    )
-    for name, flags in (("plain", ()), ("other", more)):
-        given = short_runs.flags("run_ner", short_data, tmp_path / name, pretrained, f"--teacher={teacher}", *flags)
-        if "--validation_split=0.5" in flags:
-            at = given.index("--validation_file")
-            del given[at : at + 2]
-        fresh_accelerate()
-        short_runs.start("run_ner", given)
-        assert all(event["teacher_loss"] > 0 for event in events(tmp_path / name, "train"))
-    if "--validation_split=0.5" not in more:  # these are other rows
-        assert all(map(np.array_equal, *kept)) and len(kept[0]) == len(kept[1]) and kept[0][0].dtype == np.float32
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from bert_training.tasks.task_data import as_ids, check_ids
 from tests.helpers.official_files import glue_arguments
 from tests.helpers.tagged_text import ner_arguments, write
 
-LINE_ENDS = [c for c in map(chr, range(0x110000)) if not 0xD800 <= ord(c) < 0xE000 and len(f"a{c}b".splitlines()) > 1]
+LINE_ENDS = [c for c in map(chr, range(0x3000)) if len(f"a{c}b".splitlines()) > 1]
 
 
 def refusal(ids: list, in_columns: bool = True) -> str:

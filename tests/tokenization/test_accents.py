@@ -103,7 +103,6 @@ def test_one_character_in_a_hundred_decides():
 
 UNSPACED = {
     "Khmer": "ខ្ញុំទៅផ្ទះជាមួយមិត្ត",
-    "Thai": "เพราะให้สูตรที่บ้านกับเพื่อน",
     "Japanese": "学校がありがとう。私は本を読んだ。",
 }
 

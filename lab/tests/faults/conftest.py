@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.tests.helpers.fault_runs import run
 from lab.tests.helpers.file_writers import Unbroken, files, writers
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import run
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from lab.tests.helpers.damage import copied, judge
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import run
 from tests.helpers import short_runs
-from tests.helpers.damage import copied, judge
-from tests.helpers.fault_runs import run
 from tests.helpers.small_networks import small_config
 from tests.helpers.squad_examples import squad_content
 

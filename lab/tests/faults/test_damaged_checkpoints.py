@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.tests.helpers.damage import KINDS, copied, damage, judge
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.damage import KINDS, copied, damage, judge
-from tests.helpers.fault_runs import run
+from lab.tests.helpers.fault_runs import run
 from tests.helpers.short_runs import flags as short_flags
 from tests.helpers.small_networks import small_config
 

@@ -13,6 +13,7 @@ import pytest
 
 from lab.tests.helpers.disk_faults import ERRORS
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import Ended
 from lab.tests.helpers.file_writers import (
     NAMES,
     UNFINISHED,
@@ -23,7 +24,6 @@ from lab.tests.helpers.file_writers import (
     draw_moment,
     files,
 )
-from tests.helpers.fault_runs import Ended
 
 FAULTS = "lab.tests.helpers.disk_faults"
 UNREMOVABLE = (errno.EROFS, errno.EACCES)  # with which drafts cannot be removed either

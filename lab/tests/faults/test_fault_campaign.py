@@ -1,4 +1,4 @@
-"""The fault campaign: tests/programs/fault_runs.py does to a run what it says, and CI runs a tenth of all seeds."""
+"""The fault campaign: lab/tests/programs/fault_runs.py does to a run what it says, and CI runs a tenth of all seeds."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from lab.tests.helpers.fault_campaign import ROWS
-from tests.helpers.fault_runs import run
+from lab.tests.helpers.fault_runs import run
 from tests.helpers.repository import ROOT
 
 HERE = "lab.tests.faults.test_fault_campaign"

@@ -10,9 +10,9 @@ import torch
 
 from bert_training.files.hashing import sha256
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import run
 from lab.tests.helpers.hostile_input import MARKER, SECONDS, Malice, unharmed
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import run
 from tests.helpers.model_folders import edit_json
 from tests.helpers.records import write_summary
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from lab.tests.helpers.fault_campaign import faults
-from tests.helpers.fault_runs import run
-from tests.helpers.kills import SAVE_STEPS, Whole, draw_kill, pretraining_flags, whole_run
+from lab.tests.helpers.fault_runs import run
+from lab.tests.helpers.kills import SAVE_STEPS, Whole, draw_kill, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same
 
 # The modules of whose lines one is drawn.

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import run
+from lab.tests.helpers.kills import INJECTION, QUICK_ORPHANS, Whole, draw_kill, whole_run
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import run
-from tests.helpers.kills import INJECTION, QUICK_ORPHANS, Whole, draw_kill, whole_run
 from tests.helpers.same_runs import check_same
 from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
 

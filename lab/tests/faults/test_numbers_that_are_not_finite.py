@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from lab.tests.helpers.damage import copied
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import Ended, run
 from tests.helpers import short_runs
-from tests.helpers.damage import copied
-from tests.helpers.fault_runs import Ended, run
 
 AUTO = ("--resume_from_checkpoint", "auto")
 INJECTION = "lab.tests.helpers.world_faults:"

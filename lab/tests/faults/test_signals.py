@@ -17,9 +17,9 @@ import pytest
 from bert_training.files.atomic import damage
 from bert_training.files.processes import SIGNALS, STOPPED
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import Ended, run
+from lab.tests.helpers.kills import INJECTION, QUICK_ORPHANS
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import Ended, run
-from tests.helpers.kills import INJECTION, QUICK_ORPHANS
 from tests.helpers.repository import ROOT
 from tests.helpers.same_runs import check_same
 

@@ -11,11 +11,11 @@ import pytest
 
 from bert_training.files import processes as locks
 from lab.tests.helpers.fault_campaign import faults
+from lab.tests.helpers.fault_runs import run
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import run
 from tests.helpers.same_runs import check_same, names
 
-INJECTION = "tests.helpers.fault_injection"
+INJECTION = "lab.tests.helpers.fault_injection"
 BUSY = "another process is at work there"
 AUTO = ["--resume_from_checkpoint", "auto"]
 SERIES = ["--seeds", "2"]

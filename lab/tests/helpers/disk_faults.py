@@ -1,4 +1,4 @@
-"""Faults at the moments when a process changes the disk, for the function ``run`` of tests/helpers/fault_runs.py.
+"""Faults at the moments when a process changes the disk, for the function ``run`` of lab/tests/helpers/fault_runs.py.
 
 A moment is a call of Python that changes a file or a folder below the current folder: a file is opened for writing,
 written, synced or closed; a name is made, renamed or removed. What libraries in other languages write (weights,
@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.helpers.fault_injection import AT_THE_END
+from lab.tests.helpers.fault_injection import AT_THE_END
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 NAMES = ("open", "mkdir", "rename", "remove", "rmdir")  # moments that change a folder

@@ -12,8 +12,8 @@ import torch
 
 from bert_training.files.atomic import damage
 from bert_training.files.hashing import HASHES, hashes_of
+from lab.tests.helpers.fault_runs import Ended, run
 from tests.helpers import short_runs
-from tests.helpers.fault_runs import Ended, run
 from tests.helpers.old_checkpoints import WRITTEN
 
 NAMES = (
@@ -38,7 +38,7 @@ class Writer(NamedTuple):
         again: the words that are added when it is started again.
         earlier: makes what is in the folder before; gets the folder.
         writes: what it writes, relative to the folder: "out" or more.
-        prepare: see ``run`` of tests/helpers/fault_runs.py.
+        prepare: see ``run`` of lab/tests/helpers/fault_runs.py.
         ranks: the number of processes; faults come to the first.
     """
 

@@ -1,4 +1,4 @@
-"""More faults that tests/programs/fault_runs.py prepares in a run: files that change, odd numbers."""
+"""More faults that lab/tests/programs/fault_runs.py prepares in a run: files that change, odd numbers."""
 
 import importlib
 import os

@@ -12,7 +12,7 @@ from bert_training.pretraining.corpus import Corpus
 from lab.paper import runner
 from lab.paper.runner import GPUS, gpus_to_share, least_used
 from lab.tests.helpers.paper_plans import plan_of
-from tests.helpers.random_corpora import random_corpus
+from lab.tests.helpers.random_corpora import random_corpus
 
 
 def write_environment(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:

@@ -85,6 +85,7 @@ def test_the_search_is_that_of_write_predictions(tokenizer, vocab):
         assert sum(entry["probability"] for entry in found) == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_offsets_of_the_gold_spans_of_the_dev_set(real_data):
     """Every distinct gold answer is converted to tokens and back.

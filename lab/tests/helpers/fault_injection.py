@@ -1,4 +1,4 @@
-"""Faults that tests/programs/fault_runs.py prepares in the process of a run, before its script starts."""
+"""Faults that lab/tests/programs/fault_runs.py prepares in the process of a run, before its script starts."""
 
 import functools
 import importlib

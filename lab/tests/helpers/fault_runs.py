@@ -1,4 +1,4 @@
-"""Run a script with a fault in it, in a fork of tests/programs/fault_runs.py, which has imported everything."""
+"""Run a script with a fault in it, in a fork of lab/tests/programs/fault_runs.py, which has imported everything."""
 
 import atexit
 import functools
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 def forks() -> subprocess.Popen:
     """One process for all runs of this test session."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(ROOT / "tests/programs/fault_runs.py")]
+    command = [sys.executable, str(ROOT / "lab/tests/programs/fault_runs.py")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
     atexit.register(process.communicate)  # Its standard input ends, and so does the process.
@@ -94,5 +94,5 @@ def run(
     if not select.select([process.stdout], [], [], longest)[0]:
         process.kill()
         forks.cache_clear()
-        raise TimeoutError(f"tests/programs/fault_runs.py gave no answer in {longest:.0f} seconds")
+        raise TimeoutError(f"lab/tests/programs/fault_runs.py gave no answer in {longest:.0f} seconds")
     return Ended(**json.loads(process.stdout.readline()))

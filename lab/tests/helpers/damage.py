@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.helpers.fault_runs import Ended
+from lab.tests.helpers.fault_runs import Ended
 
 KINDS = ("flipped", "flipped", "cut", "emptied", "doubled", "swapped", "a folder", "a loop of links")
 ALARMS = ("error:", "warning:", "ignoring", "was damaged", "differs ", "has lost")

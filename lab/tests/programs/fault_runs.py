@@ -1,7 +1,7 @@
 """Runs of the scripts, each in forks of a process that has imported everything, with a fault prepared in them.
 
-tests/helpers/fault_runs.py starts this program, and its function ``run`` describes a request. Each line of the standard
-input is one request in JSON, and each line of the standard output is the answer.
+lab/tests/helpers/fault_runs.py starts this program, and its function ``run`` describes a request. Each line of the
+standard input is one request in JSON, and each line of the standard output is the answer.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import bert_training.__main__
 import extract_features  # noqa: F401
@@ -29,7 +29,7 @@ from bert_training.engine.errors import report_errors
 from bert_training.files.processes import release_all
 from bert_training.pretraining import network
 from bert_training.tasks import fine_tuning
-from tests.helpers.fault_injection import AT_THE_END
+from lab.tests.helpers.fault_injection import AT_THE_END
 
 GRACE_SECONDS = 15  # which processes of a run have to end after its last rank: torch's workers look after 5 s
 assert run_glue and run_ner and run_squad and bert_training.__main__  # imported for the forks

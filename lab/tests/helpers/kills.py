@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.helpers.fault_runs import run
+from lab.tests.helpers.fault_runs import run
 from tests.helpers.small_networks import small_config
 
 SAVE_STEPS = 3
-INJECTION = "tests.helpers.fault_injection"
+INJECTION = "lab.tests.helpers.fault_injection"
 # Without it, each kill of a run with workers would take five seconds more.
 QUICK_ORPHANS = (f"{INJECTION}:quick_orphans", {})
 
