@@ -8,14 +8,12 @@ what is recorded, what is printed, which results exist, and what a model without
 
 import copy
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from tqdm import tqdm
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.best import deciding_metric
@@ -25,7 +23,7 @@ from bert_training.files.atomic import whole_file
 from bert_training.files.process import say
 from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.natures import refuse
-from bert_training.inputs.rows import own_files
+from bert_training.inputs.rows import bar, own_files
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 from tokenization.fingerprint import tokenizer_sha256
@@ -103,12 +101,11 @@ def metric_of(args: FineTuningArguments, data: TaskData) -> str:
 
 
 def in_chunks(count: int, size: int) -> Iterator[slice]:
-    """Yield the places of texts that are tokenised together; a terminal shows a bar if it takes more than a second."""
-    quiet = None if os.environ.get("RANK", "0") == "0" else True
-    with tqdm(total=count, desc="tokenising", unit=" texts", disable=quiet, delay=1, leave=False) as bar:
+    """Yield the places of texts that are tokenised together, with a bar if it takes long (``rows.bar``)."""
+    with bar(None, "tokenising", "texts", count) as shown:
         for start in range(0, count, size):
             yield slice(start, start + size)
-            bar.update(min(size, count - start))
+            shown.update(min(size, count - start))
 
 
 def pieces_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:

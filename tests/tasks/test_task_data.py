@@ -132,9 +132,10 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("stream", "rank", "shown"), [(Terminal, "0", True), (Terminal, "1", False), (io.StringIO, "0", False)]
+    ("stream", "rank", "seconds", "shown"),
+    [(Terminal, "0", 2, True), (Terminal, "1", 2, False), (io.StringIO, "0", 2, False), (io.StringIO, "0", 40, True)],
 )
-def test_a_terminal_shows_one_bar_if_tokenising_takes_long(monkeypatch, stream, rank, shown):
+def test_a_bar_is_shown_if_tokenising_takes_long(monkeypatch, stream, rank, seconds, shown):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setattr("sys.stderr", written := stream())
     assert list(in_chunks(25, 10)) == [slice(0, 10), slice(10, 20), slice(20, 30)]
@@ -142,6 +143,6 @@ def test_a_terminal_shows_one_bar_if_tokenising_takes_long(monkeypatch, stream, 
     now = [time.time()]
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     for _ in in_chunks(25, 10):
-        now[0] += 2
+        now[0] += seconds
     assert ("tokenising:  40%" in written.getvalue()) is shown
     assert bool(written.getvalue()) is shown and "\n" not in written.getvalue()
