@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from bert_training.inputs.reading import numbered_lines
-from bert_training.inputs.rows import Rows, check_rows, facts_of
+from bert_training.inputs.rows import Rows, bar, check_rows, facts_of
 from tokenization.errors import UserError
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
@@ -38,7 +38,7 @@ def read_conll(path: str | Path) -> Rows:
 
     found: dict[str, list] = {"tokens": [], "tags": [], "document": [], "line": []}
     separator, columns, first, documents, within, comments = "", 0, 0, 0, False, 0
-    for number, line in numbered_lines(path):
+    for number, line in bar(numbered_lines(path), "reading", "lines"):
         if DOCUMENT.match(line) or not line.strip(" \t"):
             documents += bool(DOCUMENT.match(line))
             within = False

@@ -23,10 +23,14 @@ import csv
 import io
 import json
 import math
+import os
+import sys
 import unicodedata
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tqdm import tqdm
 
 from bert_training.files.hashing import digest, sha256
 from bert_training.inputs.reading import kind_of, open_packed, parquet_file, parsed, read_text
@@ -136,6 +140,13 @@ def object_rows(objects: Sequence[dict[str, Any]], columns: Wanted, source: str)
     header = [*dict.fromkeys(name for row in objects for name in row)]
     table = {name: [row.get(name) for row in objects] for name in {*chosen(header, columns, source).values()}}
     return _by_roles(table, header, columns, source, facts_of(source) if Path(source).is_file() else {})
+
+
+def bar(items: Iterable[Any] | None, doing: str, unit: str, total: int | None = None) -> Any:
+    """The items, with a bar from the second second on; where nobody watches, a line every half minute."""
+    watched, first = sys.stderr.isatty(), os.environ.get("RANK", "0") == "0"
+    every = {"delay": 1, "mininterval": 0.1} if watched else {"delay": 30, "mininterval": 30}
+    return tqdm(items, doing, total, unit=f" {unit}", disable=not first, leave=False, miniters=1, **every)
 
 
 def facts_of(source: str) -> dict[str, Any]:
@@ -377,7 +388,7 @@ def json_rows(source: str) -> list[dict[str, Any]]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = []
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, line in enumerate(bar(text.split("\n"), "reading", "rows"), 1):
             found += [parsed(line, f"{source}:{number}")] if line.strip() else []
     if isinstance(found, dict):
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]

@@ -9,7 +9,6 @@ what is recorded, what is printed, which results exist, and what a model without
 import copy
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -18,7 +17,6 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
-from tqdm import tqdm
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import IGNORED, Features
@@ -30,7 +28,7 @@ from bert_training.files.processes import say
 from bert_training.inputs.flags.fine_tuning import ClassArguments, FineTuningArguments
 from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.reading import read_object
-from bert_training.inputs.rows import nfc, own_files
+from bert_training.inputs.rows import bar, nfc, own_files
 from tokenization.bert_tokenizer import text_tokenizer, tokenizer_sha256
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
@@ -135,12 +133,11 @@ def deciding_metric(args: FineTuningArguments, names: list[str], default: str, t
 
 
 def in_chunks(count: int, size: int) -> Iterator[slice]:
-    """Yield the places of texts that are tokenised together; a terminal shows a bar if it takes more than a second."""
-    quiet = None if os.environ.get("RANK", "0") == "0" else True
-    with tqdm(total=count, desc="tokenising", unit=" texts", disable=quiet, delay=1, leave=False) as bar:
+    """Yield the places of texts that are tokenised together, with a bar if it takes long (``rows.bar``)."""
+    with bar(None, "tokenising", "texts", count) as shown:
         for start in range(0, count, size):
             yield slice(start, start + size)
-            bar.update(min(size, count - start))
+            shown.update(min(size, count - start))
 
 
 def pieces_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:

@@ -52,11 +52,12 @@ def restaurant8k(source: Path, target: Path, count: int) -> str:
 
 
 def wnut17(source: Path, target: Path, count: int) -> str:
-    """Write sentences of a file of WNUT 2017, drawn at random.
+    """Write sentences of a file of WNUT 2017, drawn at random: to train on, of those with a name.
 
     Some words of the test data have several tags, of which the first counts.
     """
     found = source.read_text(encoding="utf-8").replace("\n\t\n", "\n\n").strip().split("\n\n")
+    found = [sentence for sentence in found if "train" not in source.name or "\tB-" in sentence]
     lines = "\n\n".join(random.Random(0).sample(found, min(count, len(found)))).splitlines()
     target.write_text("".join(line.partition(",B-")[0].partition(",I-")[0] + "\n" for line in lines), "utf-8")
     return str(target)
@@ -131,13 +132,16 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="the folder of a pre-trained BERT")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="training examples of each data set, drawn")
+    parser.add_argument("--only", help="one of the data sets; the other keeps its part of the record")
     args = parser.parse_args()
-    record: dict[str, Any] = {**provenance("lab/benchmarks/names.py"), "results": []}
-    record["settings"] = {"epochs": EPOCHS, "batch": BATCH, "learning_rate": RATE, "max_seq_length": LENGTH}
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    settings = {"epochs": EPOCHS, "batch": BATCH, "learning_rate": RATE, "max_seq_length": LENGTH}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = sources(Path(os.environ["BERT_REPRO_DATA"]) / "spans", folder, args.examples)
         for name, (train, test) in files.items():
+            if args.only not in (None, name):
+                continue
             flags = ["--model_name_or_path", args.model, "--train_file", train, "--validation_file", test]
             flags += ["--max_seq_length", str(LENGTH), "--num_train_epochs", str(EPOCHS), "--learning_rate", str(RATE)]
             flags += ["--per_device_train_batch_size", str(BATCH), "--mixed_precision", "bf16", "--context", "sentence"]
@@ -150,7 +154,8 @@ def main() -> None:
             found = {"ours": scores_of(run, own), "transformers": others}
             counts = {split: len(part) for split, part in data.splits.items()}
             cut = {split: part.facts.get("cut_words", 0) for split, part in data.splits.items()}
-            record["results"].append({"data": name, "examples": counts, "cut_words": cut, "f1": found})
+            facts = {"examples": counts, "cut_words": cut, "settings": settings, "f1": found}
+            record[name] = provenance("lab/benchmarks/names.py") | facts
             print(name, {side: f"{statistics.mean(scores):.4f}" for side, scores in found.items()}, flush=True)
             write_json(RECORD, record)
 

@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import io
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments, NerArguments, 
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.tasks.task_data import (
     files_or_hub,
+    in_chunks,
     metric_of,
     own_files,
     record_origin,
@@ -111,3 +114,25 @@ def test_limits_are_for_training_and_validation_examples_only():
     args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
     splits = ("train", "validation", "validation_matched", "test", "test_matched")
     assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "rank", "seconds", "shown"),
+    [(Terminal, "0", 2, True), (Terminal, "1", 2, False), (io.StringIO, "0", 2, False), (io.StringIO, "0", 40, True)],
+)
+def test_a_bar_is_shown_if_tokenising_takes_long(monkeypatch, stream, rank, seconds, shown):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("sys.stderr", written := stream())
+    assert list(in_chunks(25, 10)) == [slice(0, 10), slice(10, 20), slice(20, 30)]
+    assert not written.getvalue()
+    now = [time.time()]
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    for _ in in_chunks(25, 10):
+        now[0] += seconds
+    assert ("tokenising:  40%" in written.getvalue()) is shown
+    assert bool(written.getvalue()) is shown and "\n" not in written.getvalue()

@@ -68,6 +68,8 @@ def cutting_of(train: Split | None, stored: Cutting) -> Cutting:
         return stored if train is None else AS_PIPELINES
     words, found = Counter(train.words), Counter[str]()
     for word, number in words.items():
+        if _is_simple(word):
+            continue
         places = {_place(word, at) for at in range(len(word))}
         if len(word) == 1 or not places.isdisjoint(("", f"x{CHINESE}x")):  # no row of marks, such as ":)"
             found.update(dict.fromkeys(places, number))
@@ -89,7 +91,12 @@ def stored_cutting(config: PretrainedConfig) -> Cutting:
 
 def is_cut_by_pipelines(word: str) -> bool:
     """Whether BERT's tokenizer, and with it transformers' pipeline, takes a word for several."""
-    return len(word) > 1 and any(_place(word, at) for at in range(len(word)))
+    return len(word) > 1 and not _is_simple(word) and any(_place(word, at) for at in range(len(word)))
+
+
+def _is_simple(word: str) -> bool:
+    """Whether a word has letters and digits of ASCII alone, which are never cut."""
+    return word.isascii() and word.isalnum()
 
 
 def _place(word: str, at: int) -> str:
@@ -144,7 +151,11 @@ def words_of(text: str, cutting: Cutting = USUAL) -> Iterator[tuple[int, int]]:
         begin, end = parts.pop()
         word = text[begin:end]
         order = (at for part in ((0, len(word) - 1), range(1, len(word) - 1)) for at in part)  # the edges first
-        place = None if word in whole else next((at for at in order if cutting.cuts(_place(word, at))), None)
+        place = (
+            None
+            if _is_simple(word) or word in whole
+            else next((at for at in order if cutting.cuts(_place(word, at))), None)
+        )
         if place is None:
             yield begin, end
         else:  # what is left and right of it may be cut further

@@ -14,7 +14,7 @@ from bert_training.inputs.flags.fine_tuning import NerArguments
 from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.hub_datasets import load_from_hub
 from bert_training.inputs.reading import kind_of
-from bert_training.inputs.rows import Column, Rows, hub_rows, read_rows
+from bert_training.inputs.rows import Column, Rows, bar, hub_rows, read_rows
 from bert_training.tasks.ner.raw_text import (
     AS_PIPELINES,
     USUAL,
@@ -76,7 +76,8 @@ class NerData:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {}
         for split, part in self.splits.items():
-            counts = {"words": part.num_words, "words_with_punctuation": sum(map(is_cut_by_pipelines, part.words))}
+            words = part.words
+            counts = {"words": len(words), "words_with_punctuation": sum(map(is_cut_by_pipelines, words))}
             facts[split] = {"examples": len(part)} | counts | part.facts
         return {"labels": self.label_names, "splits": facts} | facts_of(self.class_weights)
 
@@ -316,7 +317,7 @@ def _texts(rows: Rows, columns: dict[str, list[Any]], source: str, reading: Read
         UserError: some texts have spans and some have not, or spans are malformed or overlap.
     """
     sentences, documents, cut, overlaps, lost = list[Sentence](), dict[str, int](), list[str](), list[str](), 0
-    for row in range(len(rows.data)):
+    for row in bar(range(len(rows.data)), "cutting texts into words", "texts"):
         place = f"{source}, row {row + 1}"
         given = {name: cells[row] for name, cells in columns.items()}
         if "text" in given:
