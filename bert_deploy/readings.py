@@ -107,8 +107,11 @@ def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     return ids
 
 
-def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True) -> Row:
-    """One row for the model, [CLS] A [SEP] B [SEP]; without the last [SEP] unless ``closed``."""
+def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True, cut: bool = False) -> Row:
+    """One row for the model, [CLS] A [SEP] B [SEP]; without the last [SEP] unless ``closed``.
+
+    A row that is too long is an error, or with ``cut`` loses its end, but for the last [SEP].
+    """
     cls, sep = opened.tokenizer.cls_token_id, opened.tokenizer.sep_token_id
     row = {"input_ids": [cls], "token_type_ids": [0]}
     for number, text in enumerate(texts):
@@ -118,7 +121,9 @@ def row_of(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool =
     if not closed:
         row = {name: values[:-1] for name, values in row.items()}
     length = len(row["input_ids"])
-    if length > opened.longest:
+    if cut and length > opened.longest:
+        row = {name: [*values[: opened.longest - 1], values[-1]] for name, values in row.items()}
+    elif length > opened.longest:
         raise UserError(
             f"The text has {length:,} pieces with the special tokens, and this model reads at most "
             f"{opened.longest:,} at once; shorten it."
@@ -294,9 +299,9 @@ def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
     ]
 
 
-def vector(opened: OpenedModel, text: str) -> Steps[np.ndarray]:
+def vector(opened: OpenedModel, text: str, cut: bool = False) -> Steps[np.ndarray]:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
-    row = row_of(opened, text)
+    row = row_of(opened, text, cut=cut)
     (outputs,) = yield Rows([row], encoder=True)
     if "last_hidden_state" not in outputs:
         raise UserError(

@@ -5,8 +5,9 @@
 
 The address that is printed is that of the page. POST /predict says what the model's head can say: classes, names,
 answers, masked words, next sentences, endings; POST /embed gives vectors of texts. The answers are those of
-`bert-repro ask`. /docs describes the requests, /health and /metrics are for those who watch over the service. SIGTERM
-lets it finish what it has.
+`bert-repro ask`. Clients of other services find their own forms: OpenAI's at /v1/embeddings, those of
+text-embeddings-inference at /embed and /predict, huggingface_hub's InferenceClient also at /. /docs describes the
+requests, /health and /metrics are for those who watch over the service. SIGTERM lets it finish what it has.
 
 It is served on this machine alone unless --host is given; there is no password. It needs FastAPI and uvicorn:
 pip install ".[deploy]"
@@ -14,6 +15,7 @@ pip install ".[deploy]"
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import json
 import signal
@@ -27,8 +29,9 @@ from functools import partial, reduce
 from operator import or_
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import transformers
 import uvicorn
 from fastapi import FastAPI, Request
@@ -65,6 +68,9 @@ def _is_text(text: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(strict=True, max_length=CHARACTERS), AfterValidator(_is_text)]
+SeveralTexts = Annotated[list[Text], Field(min_length=1, max_length=TEXTS)]
+TwoTexts = Annotated[list[Text], Field(min_length=2, max_length=2)]
+OneOrTwo = Annotated[list[Text], Field(min_length=1, max_length=2)]
 
 
 # --- what is asked ------------------------------------------------------------------------------------------
@@ -79,6 +85,10 @@ class Body(BaseModel):
         """One reading."""
         return [dict(self)]
 
+    def said(self, found: list[Any]) -> Any:
+        """The content of the answer, with what each reading found."""
+        return {"answers": found}
+
 
 class OneText(Body):
     """A text. A [MASK] stands for a missing word; a model that reads from left to right goes on with the text."""
@@ -89,7 +99,7 @@ class OneText(Body):
 class Texts(Body):
     """Several texts."""
 
-    texts: list[Text] = Field(min_length=1, max_length=TEXTS)
+    texts: SeveralTexts
 
     def each(self) -> list[dict[str, Any]]:
         """A reading of every text."""
@@ -106,7 +116,7 @@ class Pair(Body):
 class Pairs(Body):
     """Several pairs to judge."""
 
-    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(min_length=1, max_length=TEXTS)
+    pairs: list[TwoTexts] = Field(min_length=1, max_length=TEXTS)
 
     def each(self) -> list[dict[str, Any]]:
         """A reading of every pair."""
@@ -142,6 +152,79 @@ class Endings(Body):
 
     text: Text = Field(examples=["The house was old."])
     endings: list[Text] = Field(min_length=2, max_length=LINES, examples=[["It was sold.", "It flew."]])
+
+
+class Inputs(Body):
+    """Texts, as clients of text-embeddings-inference send them; their vectors have length 1 unless told otherwise."""
+
+    inputs: Text | SeveralTexts
+    normalize: bool = True
+    truncate: bool = False
+
+    def each(self) -> list[dict[str, Any]]:
+        """A vector of every text."""
+        texts = [self.inputs] if isinstance(self.inputs, str) else self.inputs
+        return [{"text": text, "normalize": self.normalize, "truncate": self.truncate} for text in texts]
+
+    def said(self, found: list[Any]) -> Any:
+        """The vectors, as a list also of a single one."""
+        return found
+
+
+class OpenAIInput(Body):
+    """Texts, as OpenAI's clients send them."""
+
+    input: Text | SeveralTexts
+    model: str
+    encoding_format: Literal["float", "base64"] = "float"
+    user: str | None = None
+
+    def each(self) -> list[dict[str, Any]]:
+        """A vector of every text, of length 1."""
+        return [{"text": text} for text in ([self.input] if isinstance(self.input, str) else self.input)]
+
+    def said(self, found: list[Any]) -> Any:
+        """The vectors, numbered, with how many tokens were read."""
+        vectors = [vector if self.encoding_format == "float" else _in_base64(vector) for vector, _ in found]
+        data = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+        tokens = sum(count for _, count in found)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": data, "model": self.model, "usage": usage}
+
+
+class JudgedInputs(Body):
+    """What is judged, as clients of text-embeddings-inference send it: a text, a pair, or a list of lists of these."""
+
+    inputs: Text | TwoTexts | Annotated[list[OneOrTwo], Field(min_length=1, max_length=TEXTS)]
+    raw_scores: Literal[False] = False
+    truncate: bool = True
+
+    def _alone(self) -> bool:
+        return isinstance(self.inputs, str) or isinstance(self.inputs[0], str)
+
+    def each(self) -> list[dict[str, Any]]:
+        """A reading of every text or pair."""
+        rows: Any = [self.inputs] if self._alone() else self.inputs
+        return [dict(zip(("text", "second_text"), [row] if isinstance(row, str) else row)) for row in rows]
+
+    def said(self, found: list[Any]) -> Any:
+        """The classes with their scores, in a list for each row of a list of rows."""
+        return found[0] if self._alone() else found
+
+
+class TaskInputs(Body):
+    """One or more texts to judge, as huggingface_hub's InferenceClient sends them; no parameters are known."""
+
+    inputs: Text | SeveralTexts
+    parameters: dict[str, Any] = Field({}, max_length=0)
+
+    def each(self) -> list[dict[str, Any]]:
+        """A reading of every text."""
+        return [{"text": text} for text in ([self.inputs] if isinstance(self.inputs, str) else self.inputs)]
+
+    def said(self, found: list[Any]) -> Any:
+        """The classes with their scores, in a list for each text."""
+        return found
 
 
 class Looked(Body):
@@ -192,6 +275,26 @@ def _vector(opened: OpenedModel, text: str) -> Steps[Any]:
     return {"vector": [round(value, DIGITS) for value in vector.tolist()]}
 
 
+def _unit_vector(opened: OpenedModel, text: str, normalize: bool = True, truncate: bool = False) -> Steps[list[float]]:
+    vector = yield from readings.vector(opened, text, truncate)
+    return (vector / max(float(np.linalg.norm(vector)), 1e-12) if normalize else vector).tolist()
+
+
+def _counted_vector(opened: OpenedModel, text: str) -> Steps[tuple[list[float], int]]:
+    vector = yield from _unit_vector(opened, text)
+    return vector, len(readings.row_of(opened, text)["input_ids"])
+
+
+def _in_base64(vector: list[float]) -> str:
+    return base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()
+
+
+def _scored_classes(opened: OpenedModel, text: str, second_text: str | None = None) -> Steps[Any]:
+    said = (yield from readings.verdict(opened, text, second_text)).ranked()
+    shares = said.shares.tolist() if said.score is None else [said.score]
+    return [{"label": name, "score": round(share, DIGITS)} for name, share in zip(said.names, shares, strict=True)]
+
+
 def _attention(opened: OpenedModel, text: str, second_text: str | None, layer: int) -> Steps[Any]:
     yield Rows(())
     names, weights = readings.attention(opened, text, second_text, layer)
@@ -214,7 +317,7 @@ def _share(probability: float) -> dict[str, float]:
 # Of every ability, the bodies that ask for it, and the generator that answers.
 Answering = dict[type[Body], Callable[..., Steps[Any]]]
 ABILITIES: dict[str, Answering] = {
-    CLASSES: dict.fromkeys((Pair, Texts, Pairs), _classes),
+    CLASSES: {**dict.fromkeys((Pair, Texts, Pairs), _classes), JudgedInputs: _scored_classes},
     ANSWERS: dict.fromkeys((OneQuestion, Questions), _answer),
     NAMES: dict.fromkeys((OneText, Texts), _names),
     MASKED: dict.fromkeys((OneText, Texts), _gaps),
@@ -222,7 +325,7 @@ ABILITIES: dict[str, Answering] = {
     NEXT_SENTENCE: {Followers: _followers},
     CHOICE: {Endings: _endings},
 }
-VECTORS: Answering = dict.fromkeys((OneText, Texts), _vector)
+VECTORS: Answering = {**dict.fromkeys((OneText, Texts), _vector), Inputs: _unit_vector}
 
 
 # --- the application ----------------------------------------------------------------------------------------
@@ -310,12 +413,15 @@ def make_service(opened: OpenedModel, batch_size: int = 1) -> FastAPI:
     asked: list[tuple[str, str, Answering]] = [
         ("/predict", f"What the model says: {', '.join(opened.abilities) or 'vectors'}", heads),
         ("/embed", "The vectors of texts", VECTORS),
+        ("/v1/embeddings", "The vectors of texts, for OpenAI's clients", {OpenAIInput: _counted_vector}),
         ("/pieces", "How a text becomes pieces", {OneText: _pieces}),
     ]
     if hasattr(opened.model, "base_model"):  # not of an exported file
         layers = (int, Field(ge=1, le=opened.model.config.num_hidden_layers))
         looked = create_model("Looked", __base__=Looked, __doc__=Looked.__doc__, layer=layers)
         asked.append(("/attention", "How the pieces of a text look at each other", {looked: _attention}))
+    if CLASSES in opened.abilities:
+        asked.append(("/", "The classes of texts, for InferenceClient", {TaskInputs: _scored_classes}))
     for path, summary, answering in asked:
         app.post(path, summary=summary)(_route(path, answering, queue, counts))
 
@@ -353,7 +459,7 @@ def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Cal
         answers = queue.put([partial(answering[type(asked)], **arguments) for arguments in asked.each()])
         try:
             found = await asyncio.gather(*answers)
-            response, status = JSONResponse({"answers": found}), 200
+            response, status = JSONResponse(asked.said(found)), 200
             counts.texts += len(found)
             counts.seconds += time.perf_counter() - began
         except UserError as error:
@@ -367,7 +473,10 @@ def _route(path: str, answering: Answering, queue: Queue, counts: Counts) -> Cal
 
 def _refusal(detail: Any) -> Response:
     # Names of fields come from the request, and may hold what cannot be written as UTF-8; so JSON in ASCII.
-    return Response(json.dumps({"detail": detail}), 422, media_type="application/json")
+    content = {"detail": detail} | (
+        {"message": detail} if isinstance(detail, str) else {}
+    )  # as OpenAI's client shows it
+    return Response(json.dumps(content), 422, media_type="application/json")
 
 
 def facts_of(opened: OpenedModel) -> dict[str, Any]:

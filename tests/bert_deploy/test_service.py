@@ -404,3 +404,29 @@ def test_a_flag_refuses_long_texts(opened, monkeypatch, words, status):
     assert main(["serve", str(opened("classes").folder), "--port", "0", *words]) == 0
     asked = TestClient(served[0], base_url="http://127.0.0.1")
     assert asked.post("/predict", json={"text": LONG_WORDS}).status_code == status
+
+
+def test_the_forms_of_text_embeddings_inference(opened):
+    """Its documentation: a text or a pair gives one list of classes, and a list of lists one list for each."""
+    asked = client(opened("classes"))
+    expected = answers(asked, {"texts": [TEXT, OTHER]})
+
+    def said(inputs, path="/predict", **more):
+        return asked.post(path, json={"inputs": inputs} | more)
+
+    classes = said(TEXT).json()
+    assert {one["label"]: one["score"] for one in classes} == expected[0]["probabilities"]
+    assert [one["score"] for one in classes] == sorted((one["score"] for one in classes), reverse=True)
+    assert said([[TEXT], [OTHER]]).json()[0] == classes and len(said([[TEXT], [OTHER]]).json()) == 2
+    (pair,) = answers(asked, {"text": TEXT, "second_text": OTHER})
+    assert {one["label"]: one["score"] for one in said([TEXT, OTHER]).json()} == pair["probabilities"]
+    assert said([[TEXT, OTHER]]).json() == [said([TEXT, OTHER]).json()]
+    assert said(TEXT, raw_scores=True).status_code == said([]).status_code == 422
+    (vector,) = answers(asked, {"text": TEXT}, "/embed")
+    (other,) = said(TEXT, "/embed", normalize=False).json()
+    assert other == pytest.approx(vector["vector"], abs=1e-6)
+    assert said("the " * 2000, "/embed").status_code == 422 and said([TEXT] * 65, "/embed").status_code == 422
+    score = client(opened("score"))
+    assert score.post("/predict", json={"inputs": TEXT}).json() == [
+        {"label": "score", "score": answers(score, {"text": TEXT})[0]["score"]}
+    ]
