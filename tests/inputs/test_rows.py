@@ -79,14 +79,14 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": 1}\n[1]\n', "row 2: expected an object with fields, got [1]"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2: expected a label, got nothing"),
         ("a.jsonl", '{"text": ["a"], "label": 1}\n', "row 1: expected text as text, got ['a']"),
-        ("a.jsonl", '{"text": "a", "label": {"choices": ["x"]}}\n', "row 1: expected a word, a number or a list"),
+        ("a.jsonl", '{"text": "a", "label": {"chosen": ["x"]}}\n', "row 1: expected a word, a number or a list"),
         (
             "a.jsonl",
             '{"text": "a", "label": ["x"]}\n{"text": "b", "label": "x"}\n',
             "row 2: expected a list in 'label'",
         ),
         ("a.parquet", b"PAR1", "not a Parquet file, or damaged"),
-        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 99)[:-9], "damaged .gz file"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "damaged .gz file"),
         ("a.jsonl.xz", lzma.compress(b'{"text": "a", "label": 1}\n' * 99)[:-9], "damaged .xz file"),
     ],
 )
