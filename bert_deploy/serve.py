@@ -557,8 +557,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         type=int,
         choices=(1, 2, 4, 8, 16, 32, 64),
         default=BATCH_SIZE,
-        help=f"Texts of simultaneous requests that share a forward pass (default: {BATCH_SIZE}). 1 gives every text the "
-        "same digits at any time; more is faster, and changes probabilities by less than 0.00001.",
+        help=f"Texts of simultaneous requests that share a forward pass (default: {BATCH_SIZE}). 1 gives every text "
+        "the same digits at any time; more is faster, and changes probabilities by less than 0.00001.",
     )
     parser.add_argument(
         "--refuse_long_texts",
