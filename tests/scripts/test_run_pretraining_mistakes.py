@@ -35,7 +35,7 @@ def single_sentences(path: Path):
 MISTAKES = {
     "no file of text": ({"train_file": "nowhere.txt"}, None),
     "no_such.txt: expected files named": ({"validation_file": "no_such.txt", "validation_split": None}, None),
-    "empty": ({}, lambda path: path.write_text("")),
+    "holds no text": ({}, lambda path: path.write_text("")),
     "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
     "holds no text .* a larger --validation_split": ({}, one_sentence),
     "needs at least 2 documents and a document of 2 sentences": ({"validation_split": 0.5}, single_sentences),
