@@ -121,7 +121,7 @@ RESULTS = "all_results.json"  # marks a finished run
 FORMAT = 1  # of run.json and of the state in a checkpoint
 
 
-def parsed(text: str, place: object, kind: type = object) -> Any:
+def parsed(text: str | bytes, place: object, kind: type = object) -> Any:
     """The content of a JSON text. UserError, which begins with ``place``, if it is none, or another than of a kind."""
     try:
         content = json.loads(text)
@@ -135,12 +135,12 @@ def parsed(text: str, place: object, kind: type = object) -> Any:
 
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises OSError if there is none, and UserError if it is no JSON."""
-    return parsed(read_text(path), path)
+    return parsed(Path(path).read_bytes(), path)
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The content of a JSON file that must be an object. Raises as ``read_json`` does, or UserError if it is none."""
-    return parsed(read_text(path), path, dict)
+    return parsed(path.read_bytes(), path, dict)
 
 
 def fields_of(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bert_training.inputs.reading import check_format, finished_hashes, read_eve
     [
         (b"", r"run\.json: not valid JSON \(Expecting value: line 1 column 1"),
         (b"[" * 100_000, r"run\.json: not valid JSON \("),
-        (b'{"a": "\xff"}', r"run\.json:1: expected UTF-8 text, got byte 0xff"),
+        (b'{"a": "\xff"}', r"run\.json: not valid JSON \('utf-8' codec can't decode byte 0xff"),
         (b"[1]", r"run\.json: expected a JSON object, got '.1.'"),
         (b'{"flabs": {}}', "it lacks flags"),
     ],
