@@ -86,7 +86,7 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
             "row 2: expected a list in 'label'",
         ),
         ("a.parquet", b"PAR1", "not a Parquet file, or damaged"),
-        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 99)[:-9], "damaged .gz file"),
+        ("a.csv.gz", gzip.compress(b"text,label\na,1\n" * 99, mtime=0)[:-9], "damaged .gz file"),
         ("a.jsonl.xz", lzma.compress(b'{"text": "a", "label": 1}\n' * 99)[:-9], "damaged .xz file"),
     ],
 )
