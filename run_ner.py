@@ -10,9 +10,10 @@ CoNLL-2003 in its original files (one word per line, with its tag last; plain, .
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own files: columns or JSON, with tags in IO, IOB1, BIO, BIOES or BMES, or plain ones such as parts of speech;
---test_file may also have plain sentences, one a line. A sentence is read with as much of its document around it as fits
-(paper, section 5.3; -DOCSTART- lines separate documents), or here without:
+Your own files: columns or JSON, with tags in IO, IOB1, BIO, BIOES or BMES, or plain ones such as parts of speech; or
+texts with spans, {"text": "Ada slept.", "label": [[0, 3, "PER"]]}, also as doccano, Label Studio and others export them
+(docs/tag.md). --test_file may also have plain sentences, one a line. A sentence is read with as much of its document
+around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
@@ -30,8 +31,8 @@ The feature-based approach of the paper's Table 7, in which BERT is frozen and a
 Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
 A smaller model learns from a finished one with --teacher and --keep_layers: docs/distil.md.
 Whole entities are scored, as by conlleval and seqeval, or single words if the tags are plain. The predicted tags are in
-<split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in plain sentences with their
-places in test_spans.jsonl.
+<split>_predictions.txt, their probabilities in <split>_predictions.jsonl, and the names in texts and plain sentences
+with their places in <split>_spans.jsonl.
 """
 
 import sys

@@ -165,7 +165,8 @@ def open_tagger(name: str, dtype: str = FLOAT32) -> "OpenedModel | None":
         return None
     from bert_deploy.folder import open_folder
 
-    return open_folder(name if Path(name).is_dir() else snapshot_download(name), dtype=dtype)
+    opened = open_folder(name if Path(name).is_dir() else snapshot_download(name), dtype=dtype)
+    return opened if NAMES in opened.abilities else None  # one of run_glue.py may have the same head
 
 
 def names(opened: "OpenedModel", texts: Sequence[str]) -> Iterator[dict[str, Any]]:

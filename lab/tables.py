@@ -247,6 +247,22 @@ def inference(record: dict) -> str:
     return markdown(heads, rows) + "\n" + markdown(("import", "seconds", "modules"), first)
 
 
+def names(record: dict) -> str:
+    """The table of names.json: F1 of both sides over the seeds, mean and range, and Welch's t test."""
+    from scipy.stats import ttest_ind
+
+    rows = []
+    for data, row in record.items():
+        sides = [[100 * score for score in row["f1"][side]] for side in ("ours", "transformers")]
+        shown = [f"{statistics.mean(one):.1f} ({min(one):.1f} to {max(one):.1f})" for one in sides]
+        counts = [f"{row['examples'][split]:,}" for split in ("train", "validation")]
+        difference = statistics.mean(sides[0]) - statistics.mean(sides[1])
+        p = ttest_ind(*sides, equal_var=False).pvalue
+        rows.append([data, *counts, str(len(sides[0])), *shown, f"{difference:+.1f}", f"{p:.2f}"])
+    heads = ("data", "to train on", "to score", "seeds", "run_ner.py, F1", "Trainer, F1", "difference", "p")
+    return markdown(heads, rows)
+
+
 RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
     "step_cpu_xeon": pretraining_steps,
@@ -261,6 +277,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "corpus_speed": corpus_speed,
     "service": service,
     "inference": inference,
+    "names": names,
 }
 PAPER = ("table5", "table5_small", "table6", "table7", "table8", "table8_small", "figure5")
 OF_RUNS = "run_tables"  # a record of the tables that were made of the runs in lab/records/runs/

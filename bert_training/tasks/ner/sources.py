@@ -160,12 +160,12 @@ class Reading:
         """The columns of words with tags, of texts with spans, or of the tasks of Label Studio, whichever are there."""
         tags, spans = ((self.column,) if self.column else names for names in (TAGS, SPANS))
         texts, named = (self.text,) if self.text else TEXT, self.column is not None
-        has_words, has_tags, has_texts = (not {*names}.isdisjoint(header) for names in (WORDS, tags, texts))
+        words, tagged, has_texts, spanned = (not {*names}.isdisjoint(header) for names in (WORDS, tags, texts, spans))
         document = Column("document", ("document_id", "doc_id"), needed=False)
-        if "data" in header and not has_words and not has_texts:
+        if "data" in header and not words and not has_texts:
             of_tasks = [Column(name, (name,), needed=False, as_json=True) for name in ("data", "annotations")]
             return [document, *of_tasks]
-        if has_texts and (self.text or not (has_words and has_tags)):
+        if has_texts and (self.text or not words or (spanned and not tagged)):
             of_spans = Column("spans", spans, "--label_column", needed=named, as_json=True)
             return [document, Column("text", texts, "--text_column"), of_spans]
         of_words = Column("tokens", (*WORDS, *texts), "--text_column", lists=True)

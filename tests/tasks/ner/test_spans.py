@@ -142,6 +142,8 @@ def test_test_data_has_texts_alone_and_columns_have_the_names_that_flags_give(tm
     named = {"text_column": "body", "label_column": "marks"}
     data = load_data(ner_arguments(train_file=path, validation_file=path, **named))
     assert tags(data.splits["train"]) == TAGS
+    both = write(tmp_path, lines(*({"text": "x y", "tokens": words} for words in WORDS)), "both.jsonl")
+    assert load_data(ner_arguments(test_file=both), data.label_names).splits["test"].words == [*WORDS[0], *WORDS[1]]
     alone = write(tmp_path, lines(*({"text": text} for text in TEXTS)), "alone.jsonl")
     tasks = write(tmp_path, json.dumps([{"data": {"text": text}} for text in TEXTS]), "tasks.json")
     for test in (alone, tasks):
