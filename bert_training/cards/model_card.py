@@ -22,7 +22,7 @@ from bert_training.cards.metrics import METRICS, metrics_of
 from bert_training.cards.publishing import GLUE, HUB_NAMES, published, published_name, without_folders
 from bert_training.files.atomic import write_text
 from bert_training.inputs.flags import fine_tuning
-from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, SPECIAL_TOKENS, head_of, stride_of
+from bert_training.inputs.flags.fine_tuning import LAST_TOKEN, SPECIAL_TOKENS, head_of, stride_of, way_and_windows
 from bert_training.inputs.flags.objectives import objective_of
 from bert_training.inputs.flags.parsing import CARD
 from bert_training.inputs.flags.phases import phases_of, with_steps
@@ -159,12 +159,13 @@ def _of_the_use(run: dict[str, Any]) -> dict[str, Any]:
     flags = run["flags"]
     length = flags.get("max_seq_length") or fine_tuning.GlueArguments.max_seq_length
     own_class = flags.get("feature_based") or flags.get("bilstm_on_top") or flags.get("label_token") == "bilstm"
-    how = flags.get("long_texts")
+    how, most = way_and_windows(flags.get("long_texts") or "")
     return {
         "pipeline": SCRIPTS[run["script"]].pipeline,
         "masks": objective_of(flags).masks,
         "own_class": ", trust_remote_code=True" if own_class else "",
         "last_token": flags.get("label_token") in LAST_TOKEN,
+        **{"long_texts": how, "max_windows": most},
         "reads_long_texts": how == "windows" or (how == "head_tail" and run.get("texts_per_example") == 1),
         "length": length,
         "room": length - SPECIAL_TOKENS,

@@ -56,6 +56,7 @@ class Column(NamedTuple):
         answers: whether a cell has answers as SQuAD has them, {"text": [...], "answer_start": [...]}.
         filled: whether every row has a value where the column is there.
         as_json: whether a cell may be anything, and is passed on as JSON text.
+        gaps: whether a cell of a needed column may be null.
     """
 
     role: str
@@ -66,6 +67,7 @@ class Column(NamedTuple):
     answers: bool = False
     filled: bool = False
     as_json: bool = False
+    gaps: bool = False
 
 
 Wanted = Sequence[Column] | Callable[[Sequence[str]], Sequence[Column]]
@@ -242,7 +244,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
             values = pyarrow.array(spelled, _arrow_type(column, lists))
         except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
             raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
-    if (column.needed or column.filled) and values.null_count:
+    if (column.needed or column.filled) and not column.gaps and values.null_count:
         row = values.is_null().to_pylist().index(True) + 1
         raise UserError(f"{source}, row {row}: expected a {column.role}, got nothing; fill it in, or leave out the row")
     return values

@@ -130,7 +130,7 @@ def report_cut(run: Run[Any], splits: Mapping[str, CutTexts], limit: str, remedi
             )
         if part.cut:
             share, lost = 100 * part.cut / part.examples, 100 * part.lost / part.tokens
-            most = f"; --max_windows {part.most_windows} reads all" if part.windows else ""
+            most = f"; --long_texts windows:{part.most_windows} reads all" if part.windows else ""
             run.say(
                 f"warning: {split}: {part.cut:,} of {part.examples:,} examples ({share:.1f} %) "
                 f"are longer than {limit} and were cut, the first: {part.first}; {part.lost:,} of {part.tokens:,} "

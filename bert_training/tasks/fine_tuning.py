@@ -41,6 +41,7 @@ from bert_training.inputs.flags.fine_tuning import FineTuningArguments
 from bert_training.inputs.flags.recipes import scaled_rate
 from bert_training.inputs.flags.scripts import opened_by
 from bert_training.inputs.models import config_labels
+from bert_training.networks import lora
 from bert_training.networks.embedding_modules import carry_modules
 from bert_training.networks.initial_weights import (
     LoadedNetwork,
@@ -413,6 +414,10 @@ def fine_tune(
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
     run.add_facts(parameters=model.num_parameters(), total_steps=total_steps, metric=metric)
+    if train and args.lora_rank:
+        lora.add_lora(model, args.lora_rank)
+        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        run.say(f"LoRA of rank {args.lora_rank}: {trained:,} weights are trained")
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = create_schedule(args.lr_scheduler_type, optimizer, args.warmup_steps if train else 0, total_steps)
     state = prepared_state(run, model, optimizer, scheduler, total_steps, origin)
@@ -442,6 +447,8 @@ def fine_tune(
         results = best.restore(model)
         if best.step != total_steps:
             _, outcome = task.evaluate(run, model, best.step)
+    if train and args.lora_rank:
+        lora.merge(run.accelerator.unwrap_model(model))
     seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
     rate = state.totals.steps * size / seconds if seconds else 0
     speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments, without_idle
+from bert_training.inputs.flags.fine_tuning import FineTuningArguments, SquadArguments
 from bert_training.inputs.flags.parsing import STORED, Dataclass, natures
 from bert_training.inputs.flags.pretraining import network_width
 from bert_training.inputs.flags.recipes import hub_config, scaled_rate
@@ -125,8 +125,6 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
     if given.get("train_file") or not (given.get("validation_file") or given.get("test_file")):
         # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
         found.pop("version_2_with_negative", None)
-    if "long_texts" in stored_names(cls):
-        found = without_idle(found, given)
     names = {*stored_names(cls), "learning_rate"}
     return {name: value for name, value in found.items() if name in names}
 
@@ -174,8 +172,6 @@ def report_stored(run: "Run[FineTuningArguments]", config: "BertConfig") -> None
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
-        if value is None:  # a flag of windows, for texts that are now read without
-            continue
         run.say(
             f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
             f"--{_words(name, stored[name])} feeds it as in its training"

@@ -19,7 +19,10 @@ def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pret
     monkeypatch.setattr("bert_training.tasks.fine_tuning.draw_curves", lambda *_: None)
     known = [("the red house", "red"), ("the old house", "old")]
     train = write(tmp_path / "train.csv", [*known * 16, ("of the river", "")])
-    valid = write(tmp_path / "valid.csv", [*known * 4, ("by the river", ""), ("was sold", "")])
+    rows = [*known * 4, ("by the river", None), ("was sold", None)]
+    valid = tmp_path / "valid.jsonl"
+    lines = [{"id": f"r{number}", "text": text, "label": label} for number, (text, label) in enumerate(rows)]
+    valid.write_text("".join(json.dumps(line) + "\n" for line in lines))
     test = write(tmp_path / "test.csv", [*known, ("it was written", ""), *known])
     files = [f"--validation_file={valid}", f"--test_file={test}", "--max_seq_length=12"]
 

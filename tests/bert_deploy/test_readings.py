@@ -193,7 +193,7 @@ def test_the_temperature_and_the_thresholds_of_the_training_decide(folders):
 
 
 def test_long_texts_are_read_in_the_windows_of_the_training(folders):
-    facts = stored(max_seq_length=12, long_texts="windows", max_windows=3)
+    facts = stored(max_seq_length=12, long_texts="windows:3")
     opened = open_folder(str(folders(CLASSIFIER, **NAMES, **facts)))
     texts = [TEXT + " house" * 8, TEXT * 9]
     logits, read = text_logits(opened.model, opened.tokenizer, [texts])

@@ -265,7 +265,7 @@ def test_several_labels_are_those_above_their_thresholds(saved, capsys, how):
         problem_type="multi_label_classification",
         fine_tuning={"thresholds": [1.0, 0.0]},
     )
-    flags = {"long_texts": how, "max_windows": 3}
+    flags = {"long_texts": f"{how}:3" if how == "windows" else how}
     data = {"labels": ["never", "always"], "several_labels": True}
     facts = records("run_glue.py", **flags) | {"texts_per_example": 1, "data": data, "thresholds": "found"}
     scores = {"threshold": 0.0, "precision": 0.5, "recall": None, "f1": 0.25, "average_precision": 0.1, "support": 3}
@@ -282,7 +282,7 @@ def test_calibrated_probabilities(saved, capsys, how, texts, last):
     """The program of the card divides by the temperature: with a very large one, all classes are equally likely."""
     cls = BertForTokenClassification if last else BertForSequenceClassification
     folder = saved(cls, id2label={0: "no", 1: "yes"}, fine_tuning={"temperature": 1e9})
-    flags = {"long_texts": how, "max_windows": 3} | ({"label_token": "last"} if last else {})
+    flags = {"long_texts": f"{how}:3" if how == "windows" else how} | ({"label_token": "last"} if last else {})
     facts = records("run_glue.py", **flags) | {"texts_per_example": texts, "data": {"labels": ["no", "yes"]}}
     made = card(folder, "glue", {"eval_ece": 0.01, "eval_ece_uncalibrated": 0.2}, ["custom"], facts)
     assert eval(run_code(made, capsys)) == {"no": pytest.approx(0.5), "yes": pytest.approx(0.5)}

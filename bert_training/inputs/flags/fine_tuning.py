@@ -1,8 +1,9 @@
 """The flags of the fine-tuning scripts."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal
 from unicodedata import normalize
 
@@ -14,6 +15,7 @@ NAMES = ("text_column", "label_column", "id_column", "weight_column", "group_col
 """The flags with names of columns or labels, which are compared in Unicode's form NFC."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "\\t": "\t"}
 FOLDS = re.compile(r"(?:(\d{1,4})/)?(\d{1,4})", re.ASCII)
+LONG_TEXTS = re.compile(r"cut|head_tail|windows(:[1-9]\d*)?", re.ASCII)
 PROBABILITY = re.compile(r"0?\.\d+", re.ASCII)
 ONE_LABEL = ("single_label", "regression")
 LAST_TOKEN = ("last", "bilstm")  # the values of --label_token that read the label there
@@ -41,6 +43,8 @@ class FineTuningArguments(SharedArguments):
         max_train_samples: Use only this many training examples, the first ones.
         max_eval_samples: Use only this many validation examples, the first ones.
         lr_scheduler_type: How the learning rate goes on after the warm-up: linear or cosine to 0, or constant.
+        lora_rank: Train only matrices of this rank beside the encoder's (LoRA, by peft), and the head; 8 is usual. They
+            are merged at the end. It wants about ten times the learning rate.
         load_best_model_at_end: Keep the weights of the best evaluation instead of the last.
         metric_for_best_model: Metric that decides which evaluation, or which run of a series, is the best. Default: the
             paper's.
@@ -62,6 +66,7 @@ class FineTuningArguments(SharedArguments):
     max_train_samples: int | None = flag(None, FIXED, at_least=1)
     max_eval_samples: int | None = flag(None, EVALUATION, at_least=1)
     lr_scheduler_type: Literal["linear", "cosine", "constant"] = flag("linear", FIXED | CARD)
+    lora_rank: int | None = flag(None, FIXED | CARD, at_least=1, excludes=("config_name",))
     load_best_model_at_end: bool = flag(False)
     metric_for_best_model: str | None = flag(None, needs=(f"load_best_model_at_end or {SERIES}",))
     seeds: int | None = flag(None, APART, at_least=1, excludes=("push_to_hub", "folds"))
@@ -92,6 +97,8 @@ class FineTuningArguments(SharedArguments):
         yield from super().problems()
         if not self.model_name_or_path and not self.config_name and not getattr(self, "keep_layers", None):
             yield "give --model_name_or_path MODEL or, for random weights, --config_name SIZE and --tokenizer_name DIR"
+        if self.lora_rank and find_spec("peft") is None:
+            yield '--lora_rank needs peft: pip install ".[lora]"'
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             yield "a series of runs resumes by itself; leave --resume_from_checkpoint out"
 
@@ -154,9 +161,9 @@ class GlueArguments(ClassArguments):
         calibrate: Find on the validation data the temperature that makes the probabilities most believable, and store
             it with the model. Labels do not change. abstain: find and store, too, the probability below which a text
             gets none of the classes; rows without a label are such texts. Or that probability itself, such as 0.7.
-        long_texts: What is read of a text of more than --max_seq_length tokens: its beginning; its beginning (a
-            quarter) and its end; or all of it in overlapping windows, the mean of whose logits counts.
-        max_windows: The first windows of a text that are read. Default: 8.
+        long_texts: What is read of a text of more than --max_seq_length tokens. cut: its beginning; head_tail: its
+            beginning (a quarter) and its end; windows: all of it, in at most 8 overlapping windows, the mean of whose
+            logits counts; windows:20: in at most 20.
         do_predict: Write predictions for the test split; of a task of GLUE, those for its server.
     """
 
@@ -185,8 +192,7 @@ class GlueArguments(ClassArguments):
     max_seq_length: int = flag(128, READING)
     label_token: Literal["cls", "last", "bilstm"] = flag("cls", READING, excludes=("long_texts windows",))
     calibrate: str | None = flag(None, APART, alone=TEMPERATURE)
-    long_texts: Literal["cut", "head_tail", "windows"] = flag("cut", READING)
-    max_windows: int | None = flag(None, READING, at_least=1, needs=("long_texts windows",))
+    long_texts: str = flag("cut", READING)
     do_predict: bool = flag(False, APART)
 
     @property
@@ -223,6 +229,8 @@ class GlueArguments(ClassArguments):
             yield f"--folds must be a number of at least 2, or one of so many, such as 2/5; got {self.folds!r}"
         yield from delimiter_problems(self.delimiter)
         yield from self._problems_of_columns()
+        if not LONG_TEXTS.fullmatch(self.long_texts):
+            yield f"--long_texts: expected cut, head_tail, windows, or a number as windows:20; got {self.long_texts!r}"
         if self.abstains and self.calibrate != ABSTAIN and not PROBABILITY.fullmatch(str(self.calibrate)):
             words = f"{TEMPERATURE}, {ABSTAIN}, or a probability below 1, such as 0.7"
             yield f"--calibrate: expected {words}; got {self.calibrate!r}"
@@ -244,13 +252,11 @@ class GlueArguments(ClassArguments):
             yield f"--label_separator: expected a mark such as '|', no tab or line end; got {mark!r}"
 
     def settle(self) -> None:
-        """The delimiter as a character, a single label column as a name, and the number of windows."""
+        """The delimiter as a character, and a single label column as a name."""
         super().settle()
         self.delimiter = delimiter_of(self.delimiter)
         if len(names_in(self.label_column)) == 1:
             (self.label_column,) = names_in(self.label_column)
-        if self.long_texts == "windows" and self.max_windows is None:
-            self.max_windows = MOST_WINDOWS
 
 
 def names_in(value: list[str] | str | None) -> tuple[str, ...]:
@@ -389,7 +395,7 @@ class SwagArguments(FineTuningArguments):
 
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-MOST_WINDOWS = 8
+MOST_WINDOWS = 8  # of a text, unless --long_texts says another number
 
 
 def head_of(kept: int) -> int:
@@ -405,7 +411,7 @@ def stride_of(room: int) -> int:
     return max(1, room * 3 // 4)
 
 
-def without_idle(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that a model stores, without those that the given flags make idle."""
-    idle = () if given.get("long_texts", "windows") == "windows" else ("max_windows",)
-    return {name: value for name, value in stored.items() if name not in idle}
+def way_and_windows(long_texts: str) -> tuple[str, int]:
+    """What a value of --long_texts says: the way in which a text is read, and of windows the largest number."""
+    way, _, most = long_texts.partition(":")
+    return way, int(most or MOST_WINDOWS)

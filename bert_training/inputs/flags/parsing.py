@@ -236,7 +236,7 @@ def holds(args: object, wanted: str) -> bool:
     """Whether a flag is given ("train_file"), or has a value ("long_texts windows"); or one of several ("a or b")."""
     for one in wanted.split(" or "):
         name, _, value = one.partition(" ")
-        if str(getattr(args, name, None)) == value if value else name in _given(args):
+        if str(getattr(args, name, None)).partition(":")[0] == value if value else name in _given(args):
             return True
     return False
 

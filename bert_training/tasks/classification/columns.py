@@ -72,7 +72,8 @@ def own_columns(args: GlueArguments, stored: TrainedFor, labelled: bool, trainin
     labels = [Column(HOT + name, (name,), "--label_column", needed=labelled) for name in hot]
     usual = dict.fromkeys((*([stored.label_column] if stored.label_column else []), "label", "labels"))
     if not hot:
-        labels = [Column("label", named or tuple(usual), "--label_column", needed=labelled, lists=True)]
+        names_of_label, gaps = named or tuple(usual), args.abstains or stored.abstains
+        labels = [Column("label", names_of_label, "--label_column", needed=labelled, lists=True, gaps=gaps)]
     stored_id = [stored.id_column] if stored.id_column else []
     others = [
         Column("id", (args.id_column,) if args.id_column else (*stored_id, "id"), "--id_column", needed=False),

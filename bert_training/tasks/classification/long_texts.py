@@ -24,7 +24,7 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
-from bert_training.inputs.flags.fine_tuning import GlueArguments, head_of, stride_of
+from bert_training.inputs.flags.fine_tuning import MOST_WINDOWS, GlueArguments, head_of, stride_of, way_and_windows
 from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut, encode_whole
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
@@ -41,19 +41,14 @@ class Reading:
     """The flags that say how a text is read; see ``GlueArguments``."""
 
     max_seq_length: int
-    long_texts: Literal["cut", "head_tail", "windows"] = "cut"
-    max_windows: int | None = None
+    long_texts: str = "cut"
+    max_windows: int = MOST_WINDOWS
     label_token: Literal["cls", "last", "bilstm"] = "cls"
 
     @classmethod
     def of_flags(cls, args: GlueArguments) -> "Reading":
         """As the flags of a run say."""
-        return cls(
-            args.max_seq_length,
-            args.long_texts,
-            args.max_windows,
-            args.label_token,
-        )
+        return cls(args.max_seq_length, *way_and_windows(args.long_texts), args.label_token)
 
     @classmethod
     def of_model(cls, config: PretrainedConfig) -> "Reading":
@@ -71,7 +66,7 @@ class Reading:
     def limit(self) -> str:
         """The flag beyond which a text loses tokens."""
         if self.in_windows:
-            return f"--max_windows {self.max_windows}"
+            return f"--long_texts windows:{self.max_windows}"
         return f"--max_seq_length {self.max_seq_length}"
 
     def instead(self, texts: int) -> str:

@@ -35,7 +35,7 @@ from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-WINDOWS = ("--long_texts=windows", "--max_seq_length=12", "--max_windows=3")
+WINDOWS = ("--long_texts=windows:3", "--max_seq_length=12")
 SMALL = Reading(12, "windows", 3)
 
 
@@ -194,11 +194,11 @@ def test_later_commands_read_in_windows_too(windowed, files, tmp_path, capsys):
     flags = ["--model_name_or_path", str(windowed), "--validation_file", str(files.long), "--test_file"]
     run_glue.main([*flags, str(files.long), "--output_dir", str(tmp_path / "again")])
     out = capsys.readouterr().out
-    assert "long_texts windows, max_windows 3" in out
+    assert "long_texts windows:3" in out
     assert evals(tmp_path / "again") == evals(windowed)
     counts = read(windowed, "run.json")["cut_at_max_seq_length"]["train"]
     assert counts["in_several_windows"] > counts["cut"] > 0 and counts["windows"] <= 3 * 24
-    assert f"warning: validation: {counts['cut']} of 24 examples" in out and "--max_windows" in out
+    assert f"warning: validation: {counts['cut']} of 24 examples" in out and "--long_texts windows:" in out
     # The flag of windows goes with them.
     given = ["--model_name_or_path", str(windowed), "--validation_file", str(files.long), "--output_dir"]
     run_glue.main([*given, str(tmp_path / "cut"), "--long_texts=cut"])
