@@ -115,9 +115,8 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
     Args:
         given: the flags on the command line.
     """
-    one_fold = "/" in (given.get("folds") or "/")
-    goes_on = given.get("resume_from_checkpoint") or given.get("seeds") is not None or not one_fold
-    found = _begun_with(given) if goes_on else None
+    is_series = given.get("seeds") is not None or "/" not in (given.get("folds") or "/")
+    found = _begun_with(given, is_series) if is_series or given.get("resume_from_checkpoint") else None
     if found is None:
         of_teacher = given.get("teacher") if given.get("keep_layers") and not given.get("config_name") else None
         found = _read_stored(cls, given.get("model_name_or_path") or of_teacher)
@@ -129,15 +128,13 @@ def defaults_of_model(cls: type[FineTuningArguments], given: Mapping[str, Any]) 
     return {name: value for name, value in found.items() if name in names}
 
 
-def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
+def _begun_with(given: Mapping[str, Any], is_series: bool) -> dict[str, Any] | None:
     """The stored flags and the rate in the run.json of the run that a command continues; None if it begins one."""
     asked, folder = given.get("resume_from_checkpoint"), Path(given["output_dir"])
     places = [folder] if asked else []
     if asked and asked != "auto":
         places.append(Path(asked).parent)
-    if given.get("seeds") is not None or "/" not in (
-        given.get("folds") or "/"
-    ):  # a series continues without being asked
+    if is_series:  # which continues without being asked
         places += sorted(path.parent for path in folder.glob("*/run.json") if RUN_OF_SERIES.fullmatch(path.parent.name))
     for place in places:
         if (place / "run.json").is_file():
