@@ -3,7 +3,6 @@
 import os
 
 from bert_training.files.processes import usable_cores
-from tests.helpers.repository import sources
 
 
 def test_a_scheduler_may_grant_fewer_cores_than_there_are(monkeypatch):
@@ -12,7 +11,3 @@ def test_a_scheduler_may_grant_fewer_cores_than_there_are(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert usable_cores() == 1
-
-
-def test_nothing_that_a_run_or_a_command_does_counts_the_cores_of_the_machine():
-    assert [path.name for path in sources() if "cpu_count" in path.read_text()] == ["processes.py"]

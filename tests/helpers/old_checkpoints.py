@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
 
+from tests.helpers.old_names import old_name
 from tests.helpers.repository import ROOT
 
 WRITTEN = ROOT / "tests" / "data" / "tensorflow"
@@ -28,10 +29,7 @@ def saved_as(folder: Path, stored, name: str = "pytorch_model.bin") -> Path:
 
 def old_names(name: str) -> str:
     """The name that pytorch-pretrained-bert under DataParallel gave to a tensor."""
-    ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-    for now, then in ends.items():
-        name = name.replace(now, then)
-    return f"module.{name}"
+    return f"module.{old_name(name)}"
 
 
 def nvidia_names(name: str) -> str:

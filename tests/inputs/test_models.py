@@ -23,7 +23,8 @@ from bert_training.inputs.models import (
 from bert_training.networks.initial_weights import load_network, weights_sha256
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.model_folders import edit_json
-from tests.helpers.old_checkpoints import aged, old_names
+from tests.helpers.old_checkpoints import aged
+from tests.helpers.old_names import old_name
 from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer
 
@@ -112,7 +113,7 @@ def test_an_old_checkpoint_is_refused_with_the_command_that_converts_it(pretrain
 def test_gamma_and_beta_are_read(pretrained, tmp_path):
     state = load_file(pretrained / "model.safetensors")
     shutil.copy(pretrained / "config.json", tmp_path)
-    stored = {old_names(name).removeprefix("module."): tensor for name, tensor in state.items()}
+    stored = {old_name(name): tensor for name, tensor in state.items()}
     torch.save(stored, tmp_path / "pytorch_model.bin")
     loaded = load_network(modeling_bert_repro.BertForPreTraining, str(tmp_path)).model.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,22 +53,3 @@ def test_flags_need_nothing_of_tokenization_but_the_error():
     paths = files_of("bert_training/inputs/flags")
     names = {name for path in paths for name in imported(path) if name.startswith(TOKENIZATION)}
     assert names == {"tokenization.errors.UserError"}
-
-
-def test_the_imports_of_the_network_have_no_circle():
-    """Imports for type checkers count as well, and so do those inside functions."""
-    modules = {path.stem for path in files_of(NETWORK)}
-    graph = {path.stem: relative_imports(path, modules) for path in files_of(NETWORK)}
-    TopologicalSorter(graph).prepare()  # raises CycleError
-    assert graph["pretrained"] == graph["losses"] == set()
-    assert [name for name, imports in graph.items() if "fast_path" in imports] == ["modeling_bert"]
-
-
-def relative_imports(path: Path, modules: set[str]) -> set[str]:
-    """The modules of the same package that a file imports; the package itself is ``__init__``."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            aliases = {alias.name for alias in node.names}
-            names |= {node.module} if node.module else {name if name in modules else "__init__" for name in aliases}
-    return names

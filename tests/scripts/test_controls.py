@@ -6,24 +6,14 @@ import shutil
 
 import pytest
 
-from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events, read
 from tests.helpers.same_runs import check_same
 from tests.helpers.script_checks import stopped_after_saving
-from tests.helpers.torchrun import torchrun
 
 CONTROLS = ("--lr_scheduler_type=cosine", "--learning_rate=1e-3")
-RARE = ("--class_weights=balanced",)
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    short_runs.write_data(folder)
-    return folder
 
 
 def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_files):
@@ -53,21 +43,3 @@ def test_all_at_once_and_resumed_with_the_same_bits(tmp_path, pretrained, glue_f
     file.write_text('{"acceptable": 0.5, "unacceptable": 2}')
     train(broken, model, glue_files, "cola", *again)
     check_same(whole, broken)
-
-
-@pytest.mark.slow
-def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, glue_files):
-    losses = {}
-    for processes in (1, 2):
-        folder, size = tmp_path / str(processes), 8 // processes
-        flags = [f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=cola", "--max_steps=4"]
-        flags += [f"--data_dir={glue_files / 'cola'}", "--max_seq_length=32", f"--per_device_train_batch_size={size}"]
-        torchrun(
-            "run_glue.py",
-            [*flags, "--logging_steps=1", "--eval_steps=2", *CONTROLS, *RARE],
-            processes,
-        )
-        losses[processes] = [event["loss"] for event in events(folder, "train")] + [
-            read(folder, "all_results.json")["eval_loss"]
-        ]
-    assert losses[1] == pytest.approx(losses[2], abs=1e-5)

@@ -2,7 +2,7 @@
 differ.
 """
 
-from bert_training.tasks.run_settings import compared_settings, initial_settings
+from bert_training.tasks.run_settings import compared_settings
 
 FACTS = {
     "script": "run_glue.py",
@@ -24,12 +24,6 @@ def test_seed_and_folder_are_no_settings():
         assert compared_settings(FACTS) != compared_settings(with_flags(**{name: value}))
 
 
-def test_the_settings_name_processes_precision_and_data():
-    settings = compared_settings(FACTS)
-    assert (settings["processes"], settings["mixed_precision"], settings["learning_rate"]) == (2, "bf16", 3e-5)
-    assert (settings["training data"], settings["evaluation data"]) == ("aaaaaaaa", "bbbbbbbb")
-
-
 def test_epochs_do_not_count_if_the_steps_are_given():
     assert "num_train_epochs" not in compared_settings(with_flags(max_steps=100))
     assert compared_settings(with_flags(max_steps=100)) == compared_settings(
@@ -41,11 +35,3 @@ def test_a_metric_that_decides_nothing_does_not_count():
     assert compared_settings(FACTS) == compared_settings(with_flags(metric_for_best_model="loss"))
     best = {"load_best_model_at_end": True}
     assert compared_settings(with_flags(**best)) != compared_settings(with_flags(**best, metric_for_best_model="loss"))
-
-
-def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
-    assert initial_settings(FACTS) == {"initial_weights": "cccccccc"}
-    settings = initial_settings(with_flags(config_name="mini") | {"initial_weights": None})
-    assert settings == {
-        "initial_weights": None, "model_name_or_path": None, "config_name": "mini", "tokenizer_name": None,
-    }  # fmt: skip

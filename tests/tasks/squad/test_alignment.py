@@ -8,10 +8,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from bert_training.tasks.squad.answers import _with_accents, find_answers
-from bert_training.tasks.squad.questions import Question, read_squad
 from bert_training.tasks.squad.windows import build_windows, max_context
 from tests.helpers.squad_examples import random_logits, random_questions
-from tokenization import build_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -83,26 +81,3 @@ def test_the_search_is_that_of_write_predictions(tokenizer, vocab):
         heights = [entry["start_logit"] + entry["end_logit"] for entry in found]
         assert heights == sorted(heights, reverse=True)
         assert sum(entry["probability"] for entry in found) == pytest.approx(1)
-
-
-@pytest.mark.slow
-@pytest.mark.realdata
-def test_the_offsets_of_the_gold_spans_of_the_dev_set(real_data):
-    """Every distinct gold answer is converted to tokens and back.
-
-    Answers that begin or end inside a word piece are lost. Google's alignment of letters loses ten more.
-    """
-    tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
-    questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
-    pairs = [(question, gold) for question in questions for gold in dict.fromkeys(question.answers)]
-    ones = [Question(str(i), "", question.context, (gold,)) for i, (question, gold) in enumerate(pairs)]
-    windows = build_windows(ones, tokenizer, 2048, 128, with_answers=True)
-    restored = []
-    for w, question in enumerate(ones):
-        place = slice(windows.start_positions[w], windows.end_positions[w] + 1)
-        spans = windows.offsets[w][place.start - windows.context_begin[w] : place.stop - windows.context_begin[w]]
-        begin, end = int(spans[0, 0]), _with_accents(question.context, int(spans[-1, 1]))
-        restored.append(question.context[begin:end])
-    gold = [question.answers[0][0] for question in ones]
-    assert len(gold) == 18_216
-    assert sum(a == b for a, b in zip(restored, gold)) == 18_154
