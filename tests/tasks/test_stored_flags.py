@@ -48,7 +48,7 @@ def evaluate(script: str, model, data, folder, *more: str) -> dict:
     return read(folder, "run.json")
 
 
-TAGS = {"mixed_tags", "tag_scheme", "tag_names", "label_column"}
+TAGS = {"mixed_tags", "tag_scheme", "tag_names", "label_column", "text_column"}
 COLUMNS = (
     "text_column",
     "label_column",
