@@ -21,14 +21,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
-from huggingface_hub import snapshot_download
 from transformers import (
     BertConfig,
     BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -37,7 +37,6 @@ from transformers import (
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
 from bert_training.inputs.flags.parsing import command_parser
-from bert_training.inputs.flags.scripts import HEADS, NAMES
 from bert_training.inputs.models import check_fit, checkpoint_config
 from bert_training.inputs.reading import numbered_lines
 from bert_training.inputs.tokenizers import load_tokenizer
@@ -46,6 +45,7 @@ from bert_training.networks.number_types import BFLOAT16, DTYPES, FLOAT32, compu
 from bert_training.tasks.classification.long_texts import text_logits
 from bert_training.tasks.classification.trained_for import stored_facts
 from bert_training.tasks.classification.verdicts import DIGITS, judge_of, not_read
+from bert_training.tasks.ner.names import names_of_texts, rows_of_texts
 from bert_training.tasks.squad.answers import Answers, find_answers
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import stored_threshold
@@ -55,8 +55,7 @@ from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 
-if TYPE_CHECKING:
-    from bert_deploy.folder import OpenedModel
+TAGGER = BertForTokenClassification
 
 
 def load(
@@ -158,25 +157,12 @@ def verdicts(
         yield given | judge(of_text)._replace(lost=lost).record()
 
 
-def open_tagger(name: str, dtype: str = FLOAT32) -> "OpenedModel | None":
-    """The model of a folder or the Hub if it is one of run_ner.py; None if it is another."""
-    found = (checkpoint_config(name, "--model").architectures or [""])[0]
-    if found not in HEADS or NAMES not in HEADS[found].abilities:
-        return None
-    from bert_deploy.folder import open_folder
-
-    opened = open_folder(name if Path(name).is_dir() else snapshot_download(name), dtype=dtype)
-    return opened if NAMES in opened.abilities else None  # one of run_glue.py may have the same head
-
-
-def names(opened: "OpenedModel", texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+def names(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield each text with its names, which are those of the service."""
-    from bert_deploy.readings import names_in, run  # which needs this module
-
-    for text in texts:
-        (found,) = run(opened, [names_in(opened, text)])
-        if isinstance(found, Exception):
-            raise found
+    split, rows = rows_of_texts(texts, model.config, tokenizer)
+    columns = {"input_ids": rows.input_ids, "token_type_ids": [np.zeros_like(ids) for ids in rows.input_ids]}
+    logits = predict_alone(model, Features(columns, tokenizer.pad_token_id), 32, model.device)["logits"]
+    for text, found in zip(texts, names_of_texts(split, rows, [*logits], model.config), strict=True):
         yield {"text": text, "names": [name.record(text) for name in found]}
 
 
@@ -214,17 +200,19 @@ def main(argv: list[str] | None = None) -> None:
     contexts = read_contexts(args.context_file) if args.context_file else [args.context] if args.context else []
     if bool(args.question) != bool(contexts) or (args.question and args.second_text):
         parser.error("give --question with --context or --context_file, or --text")
-    tagger = open_tagger(args.model, args.dtype) if args.text else None
-    if tagger and args.second_text:
+    config = checkpoint_config(args.model, "--model")
+    # Of run_glue.py --label_token last, the head has the same class.
+    tags = TAGGER.__name__ in (config.architectures or ()) and stored_facts(config).get("script") != "run_glue.py"
+    if tags and args.second_text:
         parser.error("--second_text is for models of pairs; leave it out")
-    head = BertForSequenceClassification if args.text else BertForQuestionAnswering
-    model, tokenizer = (tagger.model, tagger.tokenizer) if tagger else load(args.model, head, args.dtype)
+    head = BertForQuestionAnswering if args.question else TAGGER if tags else BertForSequenceClassification
+    model, tokenizer = load(args.model, head, args.dtype)
     read = [*(args.text or contexts), *filter(None, [args.second_text])]
     warnings = coverage(tokenizer, read).warnings("the texts", OTHER_VOCABULARY, KEEP_ACCENTS)
     for warning in [*warning_of(args.dtype), *warnings]:
         print(warning, file=sys.stderr)  # standard output has the answers alone
-    if tagger:
-        records = names(tagger, args.text)
+    if head is TAGGER:
+        records = names(model, tokenizer, args.text)
     elif args.text:
         records = verdicts(model, tokenizer, args.text, args.second_text)
     else:

@@ -6,7 +6,7 @@ model cannot read is a ValueError with a sentence for the user.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +18,9 @@ from bert_training.engine.batches import Features
 from bert_training.inputs.flags.scripts import CHOICE, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
-from bert_training.tasks.classification.verdicts import DIGITS, Verdict, class_names
+from bert_training.tasks.classification.verdicts import Verdict
 from bert_training.tasks.cut_texts import encode_cut
-from bert_training.tasks.ner.raw_text import spans_of_words, stored_cutting, words_of
-from bert_training.tasks.ner.schemes import plain_labels, with_types
-from bert_training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
+from bert_training.tasks.ner.names import TaggedSpan, names_of_texts, rows_of_texts
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
@@ -142,12 +140,16 @@ def checked_loss(opened: OpenedModel, length: int, lost: int, name: str = "The t
     return lost
 
 
-def _probabilities(logits: np.ndarray) -> torch.Tensor:
+def _finite(logits: np.ndarray) -> np.ndarray:
     if not np.isfinite(logits).all():
         raise UserError(
             "The model's outputs are not finite numbers: its training diverged, or its weights are damaged."
         )
-    return torch.from_numpy(logits).double().softmax(-1)
+    return logits
+
+
+def _probabilities(logits: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(_finite(logits)).double().softmax(-1)
 
 
 def _logits(outputs: dict[str, np.ndarray], name: str) -> np.ndarray:
@@ -266,37 +268,14 @@ def answer(opened: OpenedModel, question: str, context: str) -> Steps[Reply]:
     return Reply(best["text"], best["start"], best["end"], found.nbest[asked.id], odds, threshold, lost)
 
 
-@dataclass(frozen=True)
-class TaggedSpan:
-    """A tagged name with its place in the text; ``probability`` is the lowest of its words' tags."""
-
-    kind: str
-    start: int
-    end: int
-    probability: float
-
-    def record(self, text: str) -> dict[str, Any]:
-        """The span with its text, as ``bert-repro ask`` and the service give it."""
-        return asdict(self) | {"text": text[self.start : self.end], "probability": round(self.probability, DIGITS)}
-
-
 def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
-    """The names in a text, with their kinds; cut into words, and read in overlapping rows, as run_ner.py does."""
-    spans = [*words_of(text, stored_cutting(opened.model.config))]
-    split = Split("the text", [Sentence([text[begin:end] for begin, end in spans], None, 0, "the text")])
-    rows = build_rows(split, opened.tokenizer, min(opened.longest, 512))
+    """The names in a text of any length, with their kinds."""
+    config = opened.model.config
+    split, rows = rows_of_texts([text], config, opened.tokenizer)
     outputs = yield Rows(_rows(rows.input_ids, [np.zeros_like(ids) for ids in rows.input_ids]))
-    logits = [one["logits"][: len(ids)] for one, ids in zip(outputs, rows.input_ids)]
-    labels = with_types(class_names(opened.model.config))
-    (tags,) = find_tags(split, rows, logits, labels)
-    shares = np.empty(len(spans))
-    for numbers, positions, row in zip(rows.words, rows.positions, logits):
-        shares[numbers] = _probabilities(row[positions]).max(-1).values.numpy()
-    return [
-        TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
-        for kind, first, after in spans_of_words(tags, plain_labels(labels))
-        if kind != "O"
-    ]
+    logits = [_finite(one["logits"][: len(ids)]) for one, ids in zip(outputs, rows.input_ids)]
+    (names,) = names_of_texts(split, rows, logits, config)
+    return names
 
 
 def vector(opened: OpenedModel, text: str, cut: bool = False) -> Steps[np.ndarray]:
