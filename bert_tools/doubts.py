@@ -18,14 +18,18 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.reading import numbered_lines
+from bert_training.record import Record
+from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.scored_rows import read_rows
 from tokenization.errors import UserError
 
@@ -35,7 +39,7 @@ class Judged(NamedTuple):
 
     Attributes:
         place: the id of the row, or the numbers of the sentence and of the word, counted from 0.
-        text: of tagged words, the word.
+        text: the text or the pair, "" where the data of the run is not at hand; of tagged words, the word.
         shares: the probability of each label.
     """
 
@@ -59,7 +63,7 @@ class Doubt(NamedTuple):
         return [place, text, given, self.likely, shares[given], shares[self.likely], round(self.doubt, 6)]
 
 
-HEAD = ("id", "word", "given", "likely", "p_given", "p_likely", "doubt")
+HEAD = ("id", "text", "given", "likely", "p_given", "p_likely", "doubt")
 
 
 def judged_labels(folder: Path) -> list[list[Judged]]:
@@ -81,13 +85,14 @@ def judged_labels(folder: Path) -> list[list[Judged]]:
             f"{folder}: expected a finished run of run_glue.py on your own classes, or of run_ner.py, with held-out "
             "rows"
         )
+    texts = _texts(runs[0])
     if not isinstance(pairs[0][1]["true"], list):
-        return [[Judged(row["id"], "", scored["true"], row["probabilities"]) for row, scored in pairs]]
+        return [[Judged(row["id"], texts.get(row["id"], ""), one["true"], row["probabilities"]) for row, one in pairs]]
     return [
         [
             Judged(
                 row["id"],
-                "",
+                texts.get(row["id"], ""),
                 name if name in scored["true"] else f"not {name}",
                 {name: row["probabilities"][name], f"not {name}": 1 - row["probabilities"][name]},
             )
@@ -95,6 +100,21 @@ def judged_labels(folder: Path) -> list[list[Judged]]:
         ]
         for name in pairs[0][0]["probabilities"]
     ]
+
+
+def _texts(run: Path) -> dict[str, str]:
+    """The texts of the rows of a run, by their ids, from where the run has read them; {} if they are gone or others."""
+    try:
+        record = Record.read(run)
+        names = {one.name for one in fields(GlueArguments)}
+        args = GlueArguments(**{name: value for name, value in record.flags.items() if name in names})
+        held_out = load_data(args).splits["train" if args.folds or args.validation_split else "validation"]
+    except (OSError, KeyError, UserError):
+        return {}
+    before = record.facts["data"]["splits"]["validation"]
+    if held_out.facts.get("sha256") not in (before.get("sha256"), before.get("file_sha256")):
+        return {}
+    return dict(zip(held_out.index, map(" | ".join, zip(*held_out.texts))))
 
 
 def _tagged_words(run: Path) -> Iterator[Judged]:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bert_tools import doubts
+from bert_training.files.hashing import sha256
 from tokenization.errors import UserError
 
 
@@ -28,6 +29,22 @@ def test_the_rows_of_all_folds_and_each_of_several_labels(tmp_path):
         [doubts.Judged("several-0", "", "not a", {"a": 0.75, "not a": 0.25})],
         [doubts.Judged("several-0", "", "b", {"b": 0.25, "not b": 0.75})],
     ]
+
+
+def test_the_texts_are_those_of_the_file_that_the_run_has_read(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "fold-1-0", "sentence1": "one", "sentence2": "two", "label": "a"}\n' * 2)
+    write(tmp_path / "fold-1", [{"a": 0.75, "b": 0.25}], ["a"])
+    flags = {"output_dir": "x", "model_name_or_path": "m", "train_file": str(rows), "folds": "1/2"}
+
+    def text(digest: str) -> str:
+        facts = {"script": "run_glue.py", "flags": flags, "data": {"splits": {"validation": {"file_sha256": digest}}}}
+        (tmp_path / "fold-1" / "run.json").write_text(json.dumps({"format": 1} | facts))
+        return doubts.judged_labels(tmp_path)[0][0].text
+
+    assert text(sha256(rows)) == "one | two" and text("of another file") == ""
+    rows.unlink()
+    assert text("whatever") == ""
 
 
 def test_tagged_words_have_their_places(tmp_path):

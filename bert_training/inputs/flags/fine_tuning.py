@@ -353,7 +353,7 @@ class NerArguments(ClassArguments):
     tag_names: list[str] | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
     label_column: str | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
     text_column: str | None = flag(None, FIXED | EVALUATION, needs=(OWN,))
-    feature_based: TaggerLayers | None = flag(None, READING, excludes=("keep_layers", "teacher"))
+    feature_based: TaggerLayers | None = flag(None, READING, excludes=("keep_layers", "teacher", "lora_rank"))
     lstm_size: int = flag(768, READING, at_least=1, needs=("feature_based",))
     per_device_train_batch_size: int = flag(8)
 
