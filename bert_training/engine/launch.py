@@ -263,7 +263,7 @@ def _facts_of_earlier(args: SharedArguments) -> dict[str, Any]:
 def _accelerator(precision: str | None, **trackers: Any) -> Accelerator:
     patience = InitProcessGroupKwargs(timeout=PATIENCE)
     accelerator = Accelerator(cpu=no_device(), mixed_precision=precision, kwargs_handlers=[patience], **trackers)
-    if accelerator.num_processes > 1:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
         keep_process_group()
     return accelerator
 
@@ -274,7 +274,7 @@ def keep_process_group() -> None:
     DistributedDataParallel frees its group with Python's lock held. Gloo's destructor joins threads that may wait for
     this lock, and then the process never ends (github.com/pytorch/pytorch/issues/56297).
     """
-    group = torch.distributed.group.WORLD if torch.distributed.is_available() else None
+    group = torch.distributed.group.WORLD
     if group is not None and group not in _GROUPS:
         _GROUPS.append(group)
 
