@@ -21,21 +21,29 @@ os.environ["ACCELERATE_MIXED_PRECISION"] = "no"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from accelerate.state import AcceleratorState, GradientState
-from transformers import BertConfig
 
 from bert_training.files import processes as locks
-from modeling_bert_repro import fast_dropout, fast_path
 from tests.helpers.words import WORDS, sentence
 
-torch.set_num_threads(1)
+if TYPE_CHECKING:
+    from transformers import BertConfig
+
 # Under nohup, this process and those that it starts would ignore the signal, which some tests send.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ASSETS = os.environ["HF_ASSETS_CACHE"]
 TEST_FILES = ("run_ner", "run_swag")  # the scripts that predict and score --test_file
+
+
+def pytest_sessionstart(session):
+    """The process that hands out the tests to others (-n 2) need not wait for these imports."""
+    if not session.config.getoption("numprocesses", None):
+        import torch
+        import transformers  # noqa: F401
+
+        torch.set_num_threads(1)
 
 
 def pytest_unconfigure():
@@ -58,6 +66,7 @@ def frozen_objects():
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
     """Accelerate keeps its state as long as the process lives; here every test begins without one."""
+    from accelerate.state import AcceleratorState, GradientState
 
     def forget():
         locks.release_all()  # A process keeps the locks of a run that it has stopped.
@@ -86,7 +95,7 @@ def real_data() -> Path:
 
 
 @pytest.fixture
-def small_config() -> BertConfig:
+def small_config() -> "BertConfig":
     from tests.helpers import small_networks
 
     return small_networks.small_config()
@@ -110,7 +119,7 @@ def tokenizer_folder(tmp_path_factory, vocab) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pretrained_config(vocab) -> BertConfig:
+def pretrained_config(vocab) -> "BertConfig":
     """Two narrow layers without dropout, for the tokenizer of ``tokenizer_folder``."""
     from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, small_config
 
@@ -198,6 +207,8 @@ def make_run(tmp_path):
 @pytest.fixture
 def fast_paths(monkeypatch) -> set[str]:
     """Those of the network's fast paths ("unpadded", "dropout") that were taken since the set was last emptied."""
+    from modeling_bert_repro import fast_dropout, fast_path
+
     taken, find, draw = set(), fast_path.find_tokens, fast_dropout.fast_dropout
 
     def find_tokens(*args, **options):

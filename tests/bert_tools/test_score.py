@@ -31,6 +31,7 @@ def test_a_file_of_answers_is_scored(tmp_path, capsys):
     assert "has no answer" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_command_prints_the_published_scores(real_data, capsys):
     """The predictions are read as they were submitted, and the data are packed with xz."""

@@ -92,6 +92,7 @@ def test_documents_are_long_english_paragraphs_of_the_training_side():
     assert len(by_module) == len({document.module for document in of_library})
 
 
+@pytest.mark.slow
 def test_neither_text_of_a_pair_alone_gives_its_label_away():
     names = set()
     for split, least in (("train", 2000), ("validation", 100)):
