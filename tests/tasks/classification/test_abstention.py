@@ -8,7 +8,6 @@ import pytest
 from transformers import BertConfig
 
 import run_glue
-from bert_deploy import verify
 from bert_training.tasks.classification.abstention import abstention, find_threshold
 from bert_training.tasks.classification.verdicts import judge_of
 
@@ -73,8 +72,8 @@ def write(path, rows):
     return str(path)
 
 
-def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pretrained, monkeypatch, capsys):
-    """They may be in each file. The predictions, a later evaluation, `verify` and the card know of them."""
+def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pretrained, monkeypatch):
+    """They may be in each file. The predictions, a later evaluation and the card know of them."""
     monkeypatch.setattr("bert_training.tasks.fine_tuning.draw_curves", lambda *_: None)
     known = [("the red house", "red"), ("the old house", "old")]
     train = write(tmp_path / "train.csv", [*known * 16, ("of the river", "")])
@@ -112,7 +111,3 @@ def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pret
     assert run("other", model, "--calibrate=0.999")["eval_abstention"]["threshold"] == 0.999
     run("plain", model, "--calibrate")
     assert not json.loads((tmp_path / "plain" / "config.json").read_text())["fine_tuning"]["abstain_below"]
-    capsys.readouterr()
-    verify.main([str(tmp_path / "run")])
-    said = capsys.readouterr().out
-    assert "eval_abstention" in said and ", 0 differs" in said, said
