@@ -158,8 +158,8 @@ SEVERAL = "".join(json.dumps(row) + "\n" for row in ROWS)
         (
             "run_glue",
             OWN,
-            "--calibrate --load_best_model_at_end --metric_for_best_model=f1:red",
-            "eval_by_class eval_f1:red eval_temperature",
+            "--calibrate=abstain --load_best_model_at_end --metric_for_best_model=f1:red",
+            "eval_by_class eval_f1:red eval_temperature eval_abstention",
         ),
         ("run_glue", OWN, "--folds=2/2 --id_column=id", "eval_accuracy"),
         ("run_glue", SEVERAL, "--max_steps=20", "eval_f1_micro"),
