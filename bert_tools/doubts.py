@@ -9,12 +9,9 @@ its probabilities with the given labels by confident learning (Northcutt, Jiang 
 which takes into account that the model is surer of some classes than of others. Of several labels a text, each is a
 question of its own, with the answers "film" and "not film"; of tagged words, each word is a row. Read what is listed
 before you change it: a doubt is a hint, and not a correction.
-
-It needs cleanlab: pip install ".[doubts]"
 """
 
 import csv
-import importlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -133,15 +130,9 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def doubts(rows: Sequence[Judged]) -> list[Doubt]:
-    """A doubt for each row, the greatest first, those that are probably wrong before all others.
+    """A doubt for each row, the greatest first, those that are probably wrong before all others."""
+    import cleanlab  # it takes a second
 
-    Raises:
-        UserError: cleanlab is not installed.
-    """
-    try:
-        cleanlab = importlib.import_module("cleanlab")
-    except ImportError as error:
-        raise UserError(f'doubts needs cleanlab ({error}): pip install ".[doubts]"') from None
     names = [*rows[0].shares]
     shares = np.array([[row.shares[name] for name in names] for row in rows])
     shares /= shares.sum(axis=1, keepdims=True)  # the files have seven digits

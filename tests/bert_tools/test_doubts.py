@@ -1,7 +1,6 @@
-"""bert_tools/doubts.py: what is read of the files of runs; tests/ecosystem/test_cleanlab.py tries the judgement."""
+"""bert_tools/doubts.py: what is read of the files of runs; test_cleanlab.py tries the judgement."""
 
 import json
-import sys
 
 import pytest
 
@@ -57,9 +56,6 @@ def test_tagged_words_have_their_places(tmp_path):
     assert found == [doubts.Judged("0:0", "Ada", "PER", shares), doubts.Judged("1:0", "it", "O", shares)]
 
 
-def test_folders_without_predictions_and_a_missing_package_are_errors(tmp_path, monkeypatch):
+def test_folders_without_predictions_are_errors(tmp_path):
     with pytest.raises(UserError, match="expected a finished run of run_glue"):
         doubts.judged_labels(tmp_path)
-    monkeypatch.setitem(sys.modules, "cleanlab", None)
-    with pytest.raises(UserError, match=r'doubts needs cleanlab .*: pip install "\.\[doubts\]"'):
-        doubts.doubts([doubts.Judged("0", "", "a", {"a": 0.5, "b": 0.5})])

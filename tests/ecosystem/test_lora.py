@@ -1,7 +1,6 @@
 """--lora_rank: changes have this rank, a resumed run has the same bits, and the finished folder is a plain BERT."""
 
 import json
-import sys
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification
 
 import run_glue
-from bert_training.inputs.flags.fine_tuning import GlueArguments
 from tests.helpers.ecosystem import deprecations, needed
 from tests.helpers.same_runs import check_same
 from tests.helpers.script_checks import stopped_after_saving
@@ -70,10 +68,3 @@ def test_from_the_flag_to_the_folder(tmp_path, finished, monkeypatch, memory):
         abs(again["eval_loss"] - results["eval_loss"]) < 0.2
         and f"| `lora_rank` | {RANK} |" in (whole / "README.md").read_text()
     )
-
-
-def test_without_peft_the_door_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "peft", None)
-    monkeypatch.setattr("bert_training.inputs.flags.fine_tuning.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r'--lora_rank needs peft: pip install "\.\[lora\]"'):
-        GlueArguments(output_dir="x", model_name_or_path="m", lora_rank=8)

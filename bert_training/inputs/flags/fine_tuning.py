@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Literal
 from unicodedata import normalize
 
@@ -97,8 +96,6 @@ class FineTuningArguments(SharedArguments):
         yield from super().problems()
         if not self.model_name_or_path and not self.config_name and not getattr(self, "keep_layers", None):
             yield "give --model_name_or_path MODEL or, for random weights, --config_name SIZE and --tokenizer_name DIR"
-        if self.lora_rank and find_spec("peft") is None:
-            yield '--lora_rank needs peft: pip install ".[lora]"'
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             yield "a series of runs resumes by itself; leave --resume_from_checkpoint out"
 
