@@ -4,7 +4,7 @@
     python lab/benchmarks/practice.py doubts --data MRPC/train.tsv --model MODEL --work_dir DIR
     python lab/benchmarks/practice.py lora --data SST-2 --model MODEL --work_dir DIR
 
-Each writes lab/records/NAME.json with its table; runs in DIR that are finished are not done again. MODEL is any BERT;
+Each writes a record with its table into lab/records/; finished runs in DIR are not done again. MODEL is any BERT;
 the records are of all-MiniLM-L6-v2 (6 layers, 384 units). abstention: CLINC150 (Larson et al. 2019) with 50 texts of
 each of the 150 classes and all texts of none. doubts: the first 1,800 pairs of MRPC, of which every twentieth got the
 wrong label. lora: the first 2,000 sentences of SST-2, with its validation data.
