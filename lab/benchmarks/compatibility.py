@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from lab.benchmarks.provenance import ROOT, provenance
 from lab.tables import write_pages
 
-TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
+TESTS = ("tests",)
 RECORD = ROOT / "lab" / "records" / "compatibility.json"
 
 

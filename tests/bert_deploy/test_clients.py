@@ -13,7 +13,6 @@ from transformers import AutoModel, pipeline
 from tests.helpers.ecosystem import deprecations, needed
 
 openai = needed("openai")
-serve = pytest.importorskip("bert_deploy.serve")  # an annex, without which there is nothing to try
 pytestmark = [pytest.mark.slow, *deprecations]
 TEXTS = ["the old house by the river", "a king walked"]
 
@@ -23,8 +22,10 @@ def address(classifier):
     """The address of a service with the classifier, in a thread of this process."""
     import uvicorn
 
-    app = serve.make_service(serve.open_folder(str(classifier)))
-    config = uvicorn.Config(app, "127.0.0.1", 0, log_level="warning", ws="none")
+    from bert_deploy.folder import open_folder
+    from bert_deploy.serve import make_service
+
+    config = uvicorn.Config(make_service(open_folder(str(classifier))), "127.0.0.1", 0, log_level="warning", ws="none")
     with config.bind_socket() as listener:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))

@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from bert_tools import doubts
 from tests.helpers.ecosystem import deprecations, needed
 
 needed("cleanlab")
-doubts = pytest.importorskip("bert_tools.doubts")  # an annex, without which there is nothing to try
 pytestmark = [pytest.mark.slow, *deprecations]
 NAMES = ("film", "book", "song")
 
@@ -25,7 +25,7 @@ def planted(rows: int = 300, wrong: int = 15) -> tuple[np.ndarray, np.ndarray, s
     return given, shares / shares.sum(1, keepdims=True), {*chosen.tolist()}
 
 
-def judged(given, shares) -> list:
+def judged(given, shares) -> list[doubts.Judged]:
     pairs = zip(given, shares.tolist())
     return [doubts.Judged(str(n), "", NAMES[label], dict(zip(NAMES, row))) for n, (label, row) in enumerate(pairs)]
 
