@@ -8,13 +8,32 @@ import pytest
 import torch
 from huggingface_hub import InferenceClient
 from torch.nn.functional import cosine_similarity
-from transformers import AutoModel, pipeline
+from transformers import AutoModel, AutoTokenizer, pipeline
 
+from modeling_bert_repro import BertForSequenceClassification
+from tests.helpers.bert_pairs import randomise
 from tests.helpers.ecosystem import deprecations, needed
+from tests.helpers.small_networks import small_config
 
 openai = needed("openai")
 pytestmark = [pytest.mark.slow, *deprecations]
 TEXTS = ["the old house by the river", "a king walked"]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory, tokenizer_folder, vocab):
+    """A folder with a classifier of three classes, whose weights are large, so that texts have different scores."""
+    folder = tmp_path_factory.mktemp("clients") / "classifier"
+    torch.manual_seed(0)
+    config = small_config(vocab_size=len(vocab), max_position_embeddings=64, num_labels=3)
+    randomise(BertForSequenceClassification(config)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def tokenizer(classifier):
+    return AutoTokenizer.from_pretrained(classifier)
 
 
 @pytest.fixture(scope="module")
