@@ -138,8 +138,7 @@ def doubts(rows: Sequence[Judged]) -> list[Doubt]:
     shares /= shares.sum(axis=1, keepdims=True)  # the files have seven digits
     labels = np.array([names.index(row.given) for row in rows])
     probable = cleanlab.filter.find_label_issues(labels, shares, n_jobs=1)
-    options = {"method": "normalized_margin", "adjust_pred_probs": True}
-    quality = cleanlab.rank.get_label_quality_scores(labels, shares, **options)
+    quality = cleanlab.rank.get_label_quality_scores(labels, shares)  # the probability of the given label
     others = np.where(np.arange(len(names)) == labels[:, None], -1, shares).argmax(axis=1)
     found = [
         Doubt(row, names[other], 1 - float(q), bool(wrong))
