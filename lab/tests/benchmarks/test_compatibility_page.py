@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.helpers.repository import ROOT
 
-ROOM = ROOT / "tests" / "ecosystem"
-FILES = [*sorted(ROOM.glob("test_*.py")), ROOT / "tests" / "examples" / "test_model_examples.py"]
+FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 RECORD = json.loads((ROOT / "lab" / "records" / "compatibility.json").read_text(encoding="utf-8"))
 
 
@@ -56,4 +55,4 @@ def test_the_extra_is_what_the_tests_need():
         for path in (*FILES, ROOT / "lab" / "tests" / "test_library_examples.py")
         for name in re.findall(r"needed\(\"([\w.]+)\"\)", path.read_text(encoding="utf-8"))
     }
-    assert packages("ecosystem") <= needed <= packages("ecosystem", "deploy", "cluster", "doubts")
+    assert packages("ecosystem") <= needed <= packages("ecosystem", "deploy", "cluster", "train")

@@ -16,7 +16,7 @@ from tests.helpers import short_runs
 from tests.helpers.same_runs import check_same
 from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
 
-ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches", "best")]
+ENGINE = [f"bert_training.engine.{name}" for name in ("launch", "loop", "run", "batches")]
 FILES = [
     "bert_training.files.atomic",
     "bert_training.files.hashing",
