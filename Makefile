@@ -40,8 +40,8 @@ install: .venv/installed ## make .venv with the versions of constraints.txt
 demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes and needs no data
 	PATH="$(CURDIR)/$(BIN):$$PATH" DEMO_DIR="$(DEMO_DIR)" bash examples/demo.sh
 
-test: install ## run the tests that take seconds each
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
+test: install ## run the tests that take seconds each; the programs that they start have one thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
 
 lab-test: install ## run the tests of the laboratory: benchmarks, the paper as a program, the fault campaign
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not gpu" lab/tests
