@@ -71,8 +71,7 @@ def open_model(
             "with --label_token last"
         )
     check_fit(config, tokenizer, args.max_seq_length)
-    if kept := getattr(args, "kept_layers", None):  # not every script has the flag
-        check_kept_layers(kept, config)
+    check_kept_layers(getattr(args, "kept_layers", None), config)  # not every script has the flag
     return config, tokenizer
 
 
@@ -92,25 +91,20 @@ def checkpoint_config(name: str, flag: str = "--model_name_or_path") -> BertConf
 def check_model_name(name: str, flag: str = "--model_name_or_path") -> None:
     """Raise UserError if a name can only be that of a folder or a file, and no weights are there."""
     check_place(name, flag)
-    if Path(name).is_dir() and not holds_model(Path(name)):
-        raise UserError(f"{flag} {name}: expected a folder with a model; {lacks_weights(Path(name))}")
-
-
-def holds_model(folder: Path) -> bool:
-    """Whether a folder has a config and weights of its own."""
-    # Beside an adapter, where peft is installed, transformers would take the weights of another folder.
-    files = {path.name for path in folder.iterdir() if path.is_file()}
-    return CONFIG_NAME in files and bool(files & {*WEIGHT_FILES}) and ADAPTER not in files
+    if Path(name).is_dir() and (problem := lacks_weights(Path(name))):
+        raise UserError(f"{flag} {name}: expected a folder with a model; {problem}")
 
 
 def lacks_weights(folder: Path) -> str:
-    """What a folder holds in place of a model, and what to do."""
-    if (folder / ADAPTER).is_file():
+    """What a folder holds in place of a config and weights, and what to do; "" if it may hold a model."""
+    if (folder / ADAPTER).is_file():  # where peft is installed, transformers would take the weights of another folder
         return (
             f"it holds an adapter ({ADAPTER}), which changes another model; merge it into the weights with peft's "
             "merge_and_unload, save the result, and give that folder"
         )
     weights = any((folder / name).is_file() for name in WEIGHT_FILES)
+    if weights and (folder / CONFIG_NAME).is_file():
+        return ""
     held = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
     missing = [CONFIG_NAME] * (not (folder / CONFIG_NAME).is_file()) + ["weights"] * (not weights)
     return (
@@ -189,34 +183,26 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             intermediate_size=4 * hidden_size,
             **fields,
         )
-    _fields_of_shape(config_name)
-    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
-
-
-def _fields_of_shape(config_name: str) -> dict[str, Any]:
-    """The content of the config.json in a folder that ``--config_name`` names. UserError if it is none of BERT."""
     path = Path(config_name) / CONFIG_NAME
     if not path.is_file():
         raise UserError(
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
-    fields = read_object(path)
-    check_fields(path, fields)
-    return fields
+    check_fields(path, read_object(path))
+    return BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields)
 
 
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:
-    """The configuration for new weights and this tokenizer. Raises ValueError as ``bert_config`` does."""
+    """The configuration for new weights and this tokenizer; what the folder said otherwise is printed.
+
+    A folder's ``vocab_size`` is kept if it is the tokenizer's rounded up, which makes products of matrices faster.
+
+    Raises:
+        ValueError: as for ``bert_config``.
+    """
     fields = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     config = bert_config(config_name, **fields)
-    return config if config_name in CONFIG_SIZES else _as_the_folder_says(config, config_name, tokenizer, fields)
-
-
-def _as_the_folder_says(
-    config: BertConfig, config_name: str, tokenizer: PreTrainedTokenizerBase, fields: dict[str, Any]
-) -> BertConfig:
-    """Keep a folder's ``vocab_size`` if it is the tokenizer's rounded up; print what else ``fields`` have changed."""
-    stated = _fields_of_shape(config_name)
+    stated = read_object(Path(config_name) / CONFIG_NAME) if config_name not in CONFIG_SIZES else {}
     if rounded_to(stated.get("vocab_size", 0), len(tokenizer)):
         config.vocab_size = fields["vocab_size"] = stated["vocab_size"]
     if changed := [name for name, value in fields.items() if stated.get(name, value) != value]:
@@ -238,16 +224,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
         ValueError: it has too few, or more than rounding up explains.
     """
     check_special_tokens(tokenizer)
-    if config.vocab_size != len(tokenizer) or max(tokenizer.get_vocab().values()) >= config.vocab_size:
-        _check_other_number_of_rows(config.vocab_size, tokenizer, quiet)
-    if config.type_vocab_size == 1 and not quiet:
-        say("note: the model has one segment (type_vocab_size 1), so both texts of a pair are read as segment 0")
-    check_length(config, max_seq_length)
-
-
-def _check_other_number_of_rows(rows: int, tokenizer: PreTrainedTokenizerBase, quiet: bool) -> None:
-    """Some models round their embeddings up; any other difference means another vocabulary."""
-    pieces = len(tokenizer)
+    rows, pieces = config.vocab_size, len(tokenizer)
+    # Some models round their embeddings up; any other difference means another vocabulary.
     multiple = rounded_to(rows, pieces)
     problem = ""
     if rows < pieces or max(tokenizer.get_vocab().values()) >= rows:
@@ -256,18 +234,21 @@ def _check_other_number_of_rows(rows: int, tokenizer: PreTrainedTokenizerBase, q
             "pieces, give it to run_pretraining.py first, or extend the folder of the model with bert-repro vocabulary "
             "--extend"
         )
-    elif multiple is None or rows in PUBLISHED_SIZES:
+    elif rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
         problem = "restore rows that were deleted from vocab.txt"
     if problem:
         raise UserError(
             f"the model has {rows} embeddings and the tokenizer {pieces} pieces, which is not that number, nor rounded "
             f"up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer of the model; {problem}"
         )
-    if not quiet:
+    if rows > pieces and not quiet:
         say(
             f"note: the model has {rows:,} embeddings and the tokenizer {pieces:,} pieces, which is right if they were "
             f"rounded up to a multiple of {multiple}; if rows were deleted from vocab.txt, restore them"
         )
+    if config.type_vocab_size == 1 and not quiet:
+        say("note: the model has one segment (type_vocab_size 1), so both texts of a pair are read as segment 0")
+    check_length(config, max_seq_length)
 
 
 def rounded_to(rows: int, pieces: int) -> int | None:
@@ -284,10 +265,10 @@ def check_length(config: BertConfig, max_seq_length: int, of: str = "the model")
         )
 
 
-def check_kept_layers(kept: tuple[int, ...], config: PretrainedConfig) -> None:
+def check_kept_layers(kept: tuple[int, ...] | None, config: PretrainedConfig) -> None:
     """Raise ValueError if --keep_layers names a layer that the network of ``config`` lacks."""
     layers = config.num_hidden_layers
-    if kept[-1] >= layers:
+    if kept is not None and kept[-1] >= layers:
         raise UserError(
             f"--keep_layers {','.join(map(str, kept))}: the model has {layers} layers, 0 to {layers - 1}; there is no "
             f"layer {kept[-1]}"

@@ -222,13 +222,14 @@ def _new(
     run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[PreTrainedModel, None]:
     args = run.args
+    assert args.max_seq_length is not None  # the flags get their default when they are parsed
     config = new_config(args.config_name or "mini", tokenizer)
     config.is_decoder = objective_of(vars(args)).left_to_right
     if args.initializer_range is not None:
         config.initializer_range = args.initializer_range
     if multiple := args.pad_vocab_to_multiple_of:
         config.vocab_size = -(-config.vocab_size // multiple) * multiple
-    check_fit(config, tokenizer, args.max_seq_length or 0, quiet=bool(multiple))
+    check_fit(config, tokenizer, args.max_seq_length, quiet=bool(multiple))
     return cls(config), None
 
 
@@ -237,10 +238,11 @@ def _trained_further(
 ) -> tuple[PreTrainedModel, dict[str, str]]:
     args, left_to_right = run.args, objective_of(vars(run.args)).left_to_right
     name = str(args.model_name_or_path)
+    assert args.max_seq_length is not None
     config = checkpoint_config(name)
     origins = new_pieces_of(args, tokenizer)
     sized = sized_config(args, config, tokenizer, origins)
-    check_fit(sized, tokenizer, args.max_seq_length or 0, quiet=bool(args.pad_vocab_to_multiple_of))
+    check_fit(sized, tokenizer, args.max_seq_length, quiet=bool(args.pad_vocab_to_multiple_of))
     before, config.is_decoder = config.is_decoder, left_to_right
     model, new, _ = load_network(cls, name, ("cls.", "bert.pooler."), config=config)
     model, new = derive_weights(run, model, sized, tokenizer, origins, new)
