@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Told(accelerate.tracking.GeneralTracker):
-    """Remembers what it is told. It stands for a tracker that Accelerate knows: before 1.15 it takes no others."""
+    """Remembers what it is told. It stands for a tracker that Accelerate knows, as 1.10 takes no others."""
 
     name, requires_logging_directory, seen = "aim", False, []
 

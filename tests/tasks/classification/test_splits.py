@@ -114,7 +114,7 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
             {"validation_split": 0.5},
             "no row of the class 'a' is left to train on, because the rows of",
         ),
-        # The second is ours, for scikit-learn before 1.9, which makes an empty fold.
+        # The first sentence is that of scikit-learn 1.9; 1.5 makes an empty fold, which is refused with the second.
         (
             "ababab",
             "xxyyyy",
