@@ -268,7 +268,7 @@ def text_tokenizer(tokenizer: transformers.PreTrainedTokenizerBase) -> transform
 # --- from texts to ids -----------------------------------------------------------------------------------------------
 
 WORDS_AT_ONCE = 100  # in one text for the tokenizer
-MOST_CHARACTERS = 1 << 21  # of the words whose pieces are kept, some 200,000 words
+MOST_CHARACTERS = 1 << 22  # of the words whose pieces are kept, some 400,000 words
 
 
 def splits_at_spaces(tokenizer: transformers.PreTrainedTokenizerBase) -> bool:
@@ -307,8 +307,15 @@ class Pieces:
     def _read(self, words: Sequence[str]) -> None:
         size = WORDS_AT_ONCE if self.by_words else 1
         parts = [words[first : first + size] for first in range(0, len(words), size)]
-        options = {"add_special_tokens": False, "split_special_tokens": True, "return_offsets_mapping": True}
-        coded = self.tokenizer([" ".join(part) for part in parts], verbose=False, **options)
+        coded = self.tokenizer(
+            [" ".join(part) for part in parts],
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
         for part, ids, offsets in zip(parts, coded["input_ids"], coded["offset_mapping"]):
             after = np.cumsum([len(word) + 1 for word in part])  # where in the text the next word begins
             stops = np.searchsorted([start for start, _ in offsets], after)
