@@ -274,15 +274,17 @@ MOST_CHARACTERS = 1 << 22  # of the words whose pieces are kept, some 400,000 wo
 def splits_at_spaces(tokenizer: transformers.PreTrainedTokenizerBase) -> bool:
     """Whether the pieces of a text are those of its words between spaces, as by BERT's own rules.
 
-    An added token with white space in it would be found across words.
+    An added token may have the white space beside it or inside it, and is then found across words.
     """
     backend = tokenizer.backend_tokenizer
     rules = {BertNormalizer: backend.normalizer, BertPreTokenizer: backend.pre_tokenizer, WordPiece: backend.model}
-    added = [token.content for token in backend.get_added_tokens_decoder().values() if not token.special]
-    return all(isinstance(rule, kind) for kind, rule in rules.items()) and all(one.split() == [one] for one in added)
+    added = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+    return all(isinstance(rule, kind) for kind, rule in rules.items()) and not any(
+        token.lstrip or token.rstrip or token.content.split() != [token.content] for token in added
+    )
 
 
-class Pieces:
+class TextEncoder:
     """From texts to the ids of their pieces, without special tokens. A "[SEP]" in a text is five ordinary characters.
 
     Beside a dictionary, the tokenizer is slow. So it reads every distinct word once, many of them as one text, and a

@@ -14,7 +14,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
-from tokenization.bert_tokenizer import Pieces
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 ROWS = ("input_ids", "token_type_ids")
@@ -103,7 +103,7 @@ class Frame(NamedTuple):
 
 
 def encode_cut(
-    pieces: Pieces,
+    encoder: TextEncoder,
     columns: Sequence[Sequence[str]],
     max_length: int,
     head_of: Callable[[int], int] | None = None,
@@ -118,11 +118,11 @@ def encode_cut(
         head_of: how many of the tokens that are left of a text are its first ones, the others being its last ones.
             Default: all, or none for a tokenizer that cuts on the left.
     """
-    frame = Frame.of(pieces.tokenizer, len(columns))
-    head_of = head_of or (int if pieces.tokenizer.truncation_side == "right" else lambda count: 0)
+    frame = Frame.of(encoder.tokenizer, len(columns))
+    head_of = head_of or (int if encoder.tokenizer.truncation_side == "right" else lambda count: 0)
     rows: dict[str, list[np.ndarray]] = {name: [] for name in ROWS}
     lengths = []
-    for parts in zip(*map(pieces, columns)):
+    for parts in zip(*map(encoder, columns)):
         lengths.append(frame.size + sum(map(len, parts)))
         if lengths[-1] > max_length:
             parts = _cut(parts, max(0, max_length - frame.size), head_of)

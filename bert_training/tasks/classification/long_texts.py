@@ -28,7 +28,7 @@ from bert_training.inputs.flags.fine_tuning import MOST_WINDOWS, GlueArguments, 
 from bert_training.tasks.cut_texts import ROWS, Frame, check_room, encode_cut
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
-from tokenization.bert_tokenizer import Pieces
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 CHUNK = 1_000  # texts that are tokenised together, whole
@@ -123,32 +123,32 @@ class ReadTexts(NamedTuple):
 
 def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
     """Tokenise texts or pairs. A "[SEP]" in a text is read as text."""
-    read, pieces = _windows if reading.in_windows else _cut, Pieces(tokenizer)
+    read, encoder = _windows if reading.in_windows else _cut, TextEncoder(tokenizer)
     found = ReadTexts([], [], [], [], [])
     for places in in_chunks(len(columns[0]), CHUNK):
-        part = read([column[places] for column in columns], pieces, reading)
+        part = read([column[places] for column in columns], encoder, reading)
         for name, more in part._asdict().items():
             getattr(found, name).extend(more)
     return found
 
 
-def _cut(columns: Columns, pieces: Pieces, reading: Reading) -> ReadTexts:
+def _cut(columns: Columns, encoder: TextEncoder, reading: Reading) -> ReadTexts:
     """Of a pair, tokens of the longer text are cut first; with head and tail, from the middles of both texts."""
     head = head_of if reading.long_texts == "head_tail" else None
-    rows, lengths = encode_cut(pieces, columns, reading.max_seq_length, head)
+    rows, lengths = encode_cut(encoder, columns, reading.max_seq_length, head)
     lost = [length - len(ids) for length, ids in zip(lengths, rows["input_ids"])]
     ids, types = ([[row] for row in rows[name]] for name in ROWS)
     return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
 
 
-def _windows(columns: Columns, pieces: Pieces, reading: Reading) -> ReadTexts:
+def _windows(columns: Columns, encoder: TextEncoder, reading: Reading) -> ReadTexts:
     """Of the windows that cover a text, the first ``max_windows`` are kept."""
-    frame = Frame.of(pieces.tokenizer, 1)
+    frame = Frame.of(encoder.tokenizer, 1)
     room = reading.max_seq_length - frame.size
     stride, most = stride_of(room), reading.max_windows
     assert most is not None  # the flags settle it
     found = ReadTexts([], [], [], [], [])
-    for ids in pieces(columns[0]):
+    for ids in encoder(columns[0]):
         starts = range(0, max(0, len(ids) - room) + stride, stride)
         windows = [frame.row([ids[start : start + room]]) for start in starts[:most]]
         for name in ROWS:
