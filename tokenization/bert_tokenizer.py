@@ -302,7 +302,7 @@ class TextEncoder:
         if self.characters > MOST_CHARACTERS:
             self.known, self.characters = {}, 0
         rows = [text.split(" ") if self.by_words else [text] for text in texts]
-        if new := [*{word for words in rows for word in words}.difference(self.known)]:
+        if new := [*set().union(*rows).difference(self.known)]:
             self._read(new)
         return [np.frombuffer(b"".join(map(self.known.__getitem__, words)), dtype=np.int32) for words in rows]
 

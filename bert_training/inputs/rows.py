@@ -241,7 +241,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
                     f"{source}, row {row}: expected {told}, got {value!r:.80}; correct it, or name another column"
                 )
         try:
-            values = pyarrow.array(spelled, _arrow_type(column, lists))
+            values = pyarrow.array(spelled, _arrow_type(column, lists), memory_pool=pyarrow.system_memory_pool())
         except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
             raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
     if (column.needed or column.filled) and not column.gaps and values.null_count:
