@@ -309,15 +309,9 @@ class TextEncoder:
     def _read(self, words: Sequence[str]) -> None:
         size = WORDS_AT_ONCE if self.by_words else 1
         parts = [words[first : first + size] for first in range(0, len(words), size)]
-        coded = self.tokenizer(
-            [" ".join(part) for part in parts],
-            add_special_tokens=False,
-            split_special_tokens=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
+        options = {"add_special_tokens": False, "split_special_tokens": True, "return_offsets_mapping": True}
+        options |= {"return_attention_mask": False, "return_token_type_ids": False, "verbose": False}
+        coded = self.tokenizer([" ".join(part) for part in parts], **options)
         for part, ids, offsets in zip(parts, coded["input_ids"], coded["offset_mapping"]):
             after = np.cumsum([len(word) + 1 for word in part])  # where in the text the next word begins
             stops = np.searchsorted([start for start, _ in offsets], after)

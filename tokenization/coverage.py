@@ -189,8 +189,6 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
 
 
 def _counted(text: str) -> int:
-    if text.isascii():
-        return sum(map(str.isalpha, text))
     return sum(character.isalpha() or not character.isascii() for character in text)
 
 

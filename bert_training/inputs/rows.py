@@ -125,11 +125,10 @@ def read_rows(path: str | Path, columns: Wanted, layout: Layout = AS_USUAL) -> R
     if kind in (".jsonl", ".json"):
         return object_rows(json_rows(source), columns, source)
     with open_packed(path) as file:  # its content is let go of as soon as there is a table
-        table, header = (
-            _parquet(source, file.read(), columns)
-            if kind == ".parquet"
-            else _cells(source, file.read(), columns, layout, broken)
-        )
+        if kind == ".parquet":
+            table, header = _parquet(source, file.read(), columns)
+        else:
+            table, header = _cells(source, file.read(), columns, layout, broken)
     facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
