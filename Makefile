@@ -70,7 +70,7 @@ $(ECOSYSTEM)/installed: .venv/installed
 	touch $@
 
 test-oldest: $(OLDEST)/installed ## run the quick tests with the oldest versions that pyproject.toml allows
-	$(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(PYTEST_FLAGS) -m "not slow and not gpu"
 
 TEST_TOOLS := build hypothesis import-linter playwright pytest pytest-xdist setuptools tensorboard
 OLDEST_INSTALL = $(call INSTALL_WITH,$(OLDEST)) --quiet $(PIP_FLAGS)

@@ -2,6 +2,7 @@
 
 import accelerate.tracking
 import pytest
+from accelerate.utils import LoggerType
 
 from tests.helpers import short_runs
 from tests.helpers.records import events
@@ -11,9 +12,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Told(accelerate.tracking.GeneralTracker):
-    """A tracker that remembers what it is told."""
+    """Remembers what it is told. It stands for a tracker that Accelerate knows, as 1.10 takes no others."""
 
-    name, requires_logging_directory, seen = "told", False, []
+    name, requires_logging_directory, seen = "aim", False, []
 
     def __init__(self, project, **options):
         super().__init__()
@@ -33,8 +34,8 @@ class Told(accelerate.tracking.GeneralTracker):
 
 @pytest.fixture
 def told(monkeypatch):
-    monkeypatch.setitem(accelerate.tracking.LOGGER_TYPE_TO_CLASS, "told", Told)
-    monkeypatch.setattr(accelerate.tracking, "_available_trackers", ["told", "tensorboard"])
+    monkeypatch.setitem(accelerate.tracking.LOGGER_TYPE_TO_CLASS, "aim", Told)
+    monkeypatch.setattr(accelerate.tracking, "_available_trackers", [LoggerType.AIM, LoggerType.TENSORBOARD])
     monkeypatch.setattr(Told, "seen", [])
     return Told.seen
 
@@ -49,7 +50,7 @@ def test_several_trackers_get_all_numbers_and_the_flags_without_folders(
     told, short_data, pretrained, tmp_path, no_pictures
 ):
     pytest.importorskip("tensorboard")
-    train = start(short_data, pretrained, tmp_path / "mails", "told", "tensorboard")
+    train = start(short_data, pretrained, tmp_path / "mails", "aim", "tensorboard")
     logged = {step: values["loss"] for kind, step, values in (one for one in told if len(one) == 3) if kind == "log"
               and "learning_rate" in values}  # fmt: skip
     assert told[0] == ("begin", "bert-repro", {}) and told[-1] == ("end",)

@@ -47,7 +47,7 @@ def test_tables_of_pandas_and_of_the_hub_have_the_same_rows(tmp_path: Path) -> N
     frame.to_parquet(tmp_path / "a.parquet")
     frame.to_csv(tmp_path / "a.csv", index=False)
     classes = Features({"text": Value("string"), "label": ClassLabel(names=["yes", "no"])})
-    hub = hub_rows(Dataset.from_pandas(frame, features=classes), [TEXT, LABEL], "hub train")
+    hub = hub_rows(Dataset.from_dict(frame.to_dict("list"), features=classes), [TEXT, LABEL], "hub train")
     assert hub.data[:] == frame.to_dict("list")
     assert all(read_rows(tmp_path / f"a.{kind}", [TEXT, LABEL]).data[:] == hub.data[:] for kind in ("csv", "parquet"))
     hidden = Dataset.from_dict({"text": ["a"], "label": [-1]}, features=classes)

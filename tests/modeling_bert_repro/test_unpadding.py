@@ -254,8 +254,10 @@ def test_separate_products_of_half_precision_are_computed_in_float32(monkeypatch
             found.append((states, torch.cat([slope.flatten() for slope in slopes])))
         assert types == ({torch.float32} if expected else set())
         if training:
-            torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.02)
-            assert (found[0][1] - found[1][1]).norm() < 0.03 * found[1][1].norm()
+            (states, slopes), (padded, expected_slopes) = found
+            # Four roundings to the 8 bits of bfloat16, for each token.
+            assert ((states - padded).norm(dim=-1) < 4 * 2**-8 * padded.norm(dim=-1)).all()
+            assert (slopes - expected_slopes).norm() < 0.03 * expected_slopes.norm()
         types.clear()
 
 

@@ -52,9 +52,10 @@ def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     if cls is BertBiLSTMForQuestionAnswering:
         labels = {"start_positions": torch.tensor([1, 2]), "end_positions": torch.tensor([2, 3])}
     model(**inputs, **labels).loss.backward()
-    assert all(
-        p.grad is not None and p.grad.abs().sum() > 0 for name, p in model.named_parameters() if "key" not in name
-    )
+    slopes = {name: 0 if p.grad is None else p.grad.abs().sum() for name, p in model.named_parameters()}
+    # These shift all scores of a softmax alike, so that their gradient is 0, or what rounding leaves.
+    shifts = ("key.bias", "qa_outputs.bias")
+    assert all(slope > 1e-7 for name, slope in slopes.items() if not name.endswith(shifts)), slopes
     other = inputs | {"input_ids": inputs["input_ids"].clone()}
     other["input_ids"][0, 5] = 30
     first, second = (next(iter(model(**one).values()))[0, 1] for one in (inputs, other))
