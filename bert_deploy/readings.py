@@ -24,6 +24,7 @@ from bert_training.tasks.ner.names import TaggedSpan, names_of_texts, rows_of_te
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 ROWS_AT_ONCE = 8  # of a forward pass; sorted by length, so that little is padding
@@ -227,7 +228,9 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
 
 def choose(opened: OpenedModel, context: str, endings: Sequence[str]) -> Steps[list[Guess]]:
     """The endings with the probability that each is the right one."""
-    columns, lengths = encode_cut(opened.text_tokenizer, [[context] * len(endings), endings], opened.longest)
+    columns, lengths = encode_cut(
+        TextEncoder(opened.text_tokenizer), [[context] * len(endings), endings], opened.longest
+    )
     lost = [checked_loss(opened, length, max(0, length - opened.longest)) for length in lengths]
     outputs = yield Rows(_rows(columns["input_ids"], columns["token_type_ids"]))
     shares = _probabilities(np.stack([one["logits"] for one in outputs])).tolist()

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 import transformers
 from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from .errors import UserError
 from .wordpiece import BLANKS, load_vocab
@@ -260,3 +263,59 @@ def text_tokenizer(tokenizer: transformers.PreTrainedTokenizerBase) -> transform
     reader = copy.deepcopy(tokenizer)
     reader._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(rules))
     return reader
+
+
+# --- from texts to ids -----------------------------------------------------------------------------------------------
+
+WORDS_AT_ONCE = 100  # in one text for the tokenizer
+MOST_CHARACTERS = 1 << 22  # of the words whose pieces are kept, some 400,000 words
+
+
+def splits_at_spaces(tokenizer: transformers.PreTrainedTokenizerBase) -> bool:
+    """Whether the pieces of a text are those of its words between spaces, as by BERT's own rules.
+
+    An added token may have the white space beside it or inside it, and is then found across words.
+    """
+    backend = tokenizer.backend_tokenizer
+    rules = {BertNormalizer: backend.normalizer, BertPreTokenizer: backend.pre_tokenizer, WordPiece: backend.model}
+    added = [token for token in backend.get_added_tokens_decoder().values() if not token.special]
+    return all(isinstance(rule, kind) for kind, rule in rules.items()) and not any(
+        token.lstrip or token.rstrip or token.content.split() != [token.content] for token in added
+    )
+
+
+class TextEncoder:
+    """From texts to the ids of their pieces, without special tokens. A "[SEP]" in a text is five ordinary characters.
+
+    Beside a dictionary, the tokenizer is slow. So it reads every distinct word once, many of them as one text, and a
+    text is put together from the pieces of its words. With rules other than BERT's, a text is one word.
+    """
+
+    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase):
+        self.tokenizer = text_tokenizer(tokenizer)
+        self.by_words = splits_at_spaces(self.tokenizer)
+        self.known: dict[str, bytes] = {}  # word -> its ids, as int32
+        self.characters = 0  # of the known words
+
+    def __call__(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of every text, int32."""
+        if self.characters > MOST_CHARACTERS:
+            self.known, self.characters = {}, 0
+        rows = [text.split(" ") if self.by_words else [text] for text in texts]
+        if new := [*set().union(*rows).difference(self.known)]:
+            self._read(new)
+        return [np.frombuffer(b"".join(map(self.known.__getitem__, words)), dtype=np.int32) for words in rows]
+
+    def _read(self, words: Sequence[str]) -> None:
+        size = WORDS_AT_ONCE if self.by_words else 1
+        parts = [words[first : first + size] for first in range(0, len(words), size)]
+        options = {"add_special_tokens": False, "split_special_tokens": True, "return_offsets_mapping": True}
+        options |= {"return_attention_mask": False, "return_token_type_ids": False, "verbose": False}
+        coded = self.tokenizer([" ".join(part) for part in parts], **options)
+        for part, ids, offsets in zip(parts, coded["input_ids"], coded["offset_mapping"]):
+            after = np.cumsum([len(word) + 1 for word in part])  # where in the text the next word begins
+            stops = np.searchsorted([start for start, _ in offsets], after)
+            found = np.array(ids, dtype=np.int32)
+            for word, begin, end in zip(part, [0, *stops], stops):
+                self.known[word] = found[begin:end].tobytes()
+        self.characters += sum(map(len, words))

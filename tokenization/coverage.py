@@ -169,10 +169,10 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
 
     backend = tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))  # a copy, without truncation and padding
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
-    sample, unknown = _sample(texts), Counter[str]()
+    sample, unknown, mark = _sample(texts), Counter[str](), tokenizer.unk_token_id
     for text, encoding in zip(sample, backend.encode_batch(sample, add_special_tokens=False), strict=True):
-        for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if number == tokenizer.unk_token_id:
+        for number, (start, end) in zip(encoding.ids, encoding.offsets if mark in encoding.ids else ()):
+            if number == mark:
                 while end < len(text) and unicodedata.category(text[end]).startswith("M"):
                     end += 1  # a mark that was stripped from the end of the word
                 unknown[text[start:end]] += 1

@@ -5,7 +5,6 @@ import re
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import get_scheduler
 
 from bert_training.engine.run import has_tpu
 from tokenization.errors import UserError
@@ -59,6 +58,8 @@ def create_schedule(name: str, optimizer: torch.optim.Optimizer, warmup_steps: f
     """
     if name == "linear":
         return linear_schedule(optimizer, warmup_steps, total_steps)
+    from transformers import get_scheduler  # imported here because it imports peft, which takes half a second
+
     kind = {"cosine": "cosine", "constant": "constant_with_warmup"}[name]
     return get_scheduler(kind, optimizer, steps_of_warmup(warmup_steps, total_steps), total_steps)
 

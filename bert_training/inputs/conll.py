@@ -34,7 +34,7 @@ def read_conll(path: str | Path) -> Rows:
     Raises:
         UserError: with file and line: a line has another number of columns or no word or tag; or there is no word.
     """
-    from datasets import Dataset
+    import pyarrow
 
     found: dict[str, list] = {"tokens": [], "tags": [], "document": [], "line": []}
     separator, columns, first, documents, within, comments = "", 0, 0, 0, False, 0
@@ -64,7 +64,7 @@ def read_conll(path: str | Path) -> Rows:
     check_rows(found["tokens"], str(path))
     there = [name for name in found if (name != "tags" or columns > 1) and (name != "document" or documents)]
     facts = facts_of(str(path)) | ({"comment_lines": comments} if comments else {})
-    return Rows(Dataset.from_dict({name: found[name] for name in there}), {}, [], facts)
+    return Rows(pyarrow.table({name: found[name] for name in there}), {}, [], facts)
 
 
 def _is_comment(fields: list[str], columns: int) -> bool:

@@ -1,9 +1,9 @@
-"""Rows of a table, a JSON file, a Parquet file or a data set of the Hub, as a ``datasets.Dataset`` of named columns.
+"""Rows of a table, a JSON file, a Parquet file or a data set of the Hub, as a ``pyarrow.Table`` of named columns.
 
-A script says which columns it reads, and gets a data set in which they have the names that it gave them:
+A script says which columns it reads, and gets a table in which they have the names that it gave them:
 
     read_rows("mails.csv", [Column("text", ("body",)), Column("label", ("label",))])
-    # Dataset({features: ["text", "label"], num_rows: 1100}), all cells as strings
+    # a table with the columns text and label, all cells as strings
 
 Nothing is guessed: a column has the name that a flag gives, or one of the few that the script knows. Strings stay
 strings ("NA" and "007" are what they are), and no row is mended or dropped:
@@ -14,8 +14,8 @@ strings ("NA" and "007" are what they are), and no row is mended or dropped:
 - ``.jsonl`` has one object a line; ``.json`` has that, a list of objects, or an object with one such list.
 - ``.parquet``, and a data set of the Hub, or a folder of ``datasets``, have rows already.
 
-Every file may be packed (.gz, .xz, .bz2, .zst). pyarrow and ``datasets`` are imported when rows are read, because most
-commands end before that.
+Every file may be packed (.gz, .xz, .bz2, .zst). pyarrow is imported when rows are read, because most commands end
+before that.
 """
 
 import codecs
@@ -37,6 +37,7 @@ from bert_training.inputs.reading import kind_of, open_packed, parquet_file, par
 from tokenization.errors import UserError
 
 if TYPE_CHECKING:
+    import pyarrow
     from datasets import Dataset
 
 KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
@@ -106,7 +107,7 @@ class Rows(NamedTuple):
             from 1 for the first line of the file.
     """
 
-    data: "Dataset"
+    data: "pyarrow.Table"
     names: dict[str, str]
     header: list[str]
     facts: dict[str, Any]
@@ -123,12 +124,11 @@ def read_rows(path: str | Path, columns: Wanted, layout: Layout = AS_USUAL) -> R
         raise UserError(f"{source}: expected a file named {', '.join(KINDS)}, also packed; save the table as one")
     if kind in (".jsonl", ".json"):
         return object_rows(json_rows(source), columns, source)
-    with open_packed(path) as file:
-        content = file.read()
-    if kind == ".parquet":
-        table, header = _parquet(source, content, columns)
-    else:
-        table, header = _cells(source, content, columns, layout, broken)
+    with open_packed(path) as file:  # its content is let go of as soon as there is a table
+        if kind == ".parquet":
+            table, header = _parquet(source, file.read(), columns)
+        else:
+            table, header = _cells(source, file.read(), columns, layout, broken)
     facts = facts_of(source)
     if kind == ".csv" and layout.delimiter != ",":
         facts["delimiter"] = layout.delimiter
@@ -195,13 +195,12 @@ def chosen(header: Sequence[str], columns: Wanted, source: str) -> dict[str, str
 def _by_roles(table: Any, header: Sequence[str], columns: Wanted, source: str, facts: dict[str, Any]) -> Rows:
     """The rows as strings, or lists of strings, from columns that are lists or those of an Arrow table."""
     import pyarrow
-    from datasets import Dataset
 
     names = chosen(header, columns, source)
     there = [column for column in _of_header(columns, header) if column.role in names]
     found = pyarrow.table({column.role: _as_text(table[names[column.role]], column, source) for column in there})
     check_rows(found, source)
-    return Rows(Dataset(found), {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
+    return Rows(found, {role: nfc(name) for role, name in names.items()}, [*map(nfc, header)], facts)
 
 
 def check_rows(found: Sized, source: str) -> None:
@@ -241,7 +240,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
                     f"{source}, row {row}: expected {told}, got {value!r:.80}; correct it, or name another column"
                 )
         try:
-            values = pyarrow.array(spelled, _arrow_type(column, lists))
+            values = pyarrow.array(spelled, _arrow_type(column, lists), memory_pool=pyarrow.system_memory_pool())
         except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
             raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
     if (column.needed or column.filled) and not column.gaps and values.null_count:
@@ -300,8 +299,9 @@ def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken:
     own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
     header = own_header or header
     names = [*dict.fromkeys(chosen(header, columns, source).values())]
-    content = content.rstrip(b"\r\n") + b"\n"
-    most = layout.broken_share * content.count(b"\n")
+    content += b"" if content.endswith((b"\r", b"\n")) else b"\n"
+    end = len(content.rstrip(b"\r\n"))  # without the blank lines after it, which a single column would have as texts
+    most = layout.broken_share * (content.count(b"\n", 0, end) + 1)
 
     def leave_out(row: Any) -> str:
         broken.append(row.number)
@@ -309,7 +309,7 @@ def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken:
 
     try:
         return arrow_csv.read_csv(
-            io.BytesIO(content),
+            pyarrow.BufferReader(pyarrow.py_buffer(content).slice(0, end + 1)),
             # One block and one thread, so that an error has the number of its row.
             arrow_csv.ReadOptions(use_threads=False, block_size=len(content) + 1, column_names=own_header),
             arrow_csv.ParseOptions(
@@ -324,6 +324,7 @@ def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken:
                 column_types=dict.fromkeys(names, pyarrow.string()),
                 strings_can_be_null=False,
             ),
+            pyarrow.system_memory_pool(),  # pyarrow's own keeps what it once had
         ), header
     except pyarrow.ArrowInvalid as error:
         remedy = "a cell with the separator or a line end needs quotes" if quoted else "a .tsv is never quoted"

@@ -7,11 +7,14 @@ A tokenizer cuts in silence; classes and endings would then be learnt, and predi
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from bert_training.engine.run import Run
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 ROWS = ("input_ids", "token_type_ids")
@@ -60,12 +63,51 @@ def check_room(max_length: int, tokenizer: PreTrainedTokenizerBase, texts: int, 
         raise UserError(f"--max_seq_length {max_length} leaves no room{ends} the text; give {needed} or more")
 
 
+class Frame(NamedTuple):
+    """The special tokens of a row with one or two texts, as in [CLS] text [SEP] text [SEP].
+
+    Attributes:
+        around: the ids before the first text, between two texts, and after the last one.
+        types: the type ids of a row whose texts have one piece each.
+        places: where these pieces are.
+    """
+
+    around: list[np.ndarray]
+    types: np.ndarray
+    places: list[int]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, texts: int) -> "Frame":
+        """That of so many texts, as the tokenizer frames a letter for each."""
+        letters = tokenizer(*["a"] * texts, return_token_type_ids=True)
+        sides = letters.sequence_ids(0)
+        kept = [place for place, side in enumerate(sides) if side is None or sides.index(side) == place]
+        ids, types = (np.array(letters[name])[kept] for name in ROWS)
+        places = [kept.index(sides.index(text)) for text in range(texts)]
+        bounds = [-1, *places, len(kept)]
+        around = [ids[last + 1 : place].astype(np.int32) for last, place in pairwise(bounds)]
+        return cls(around, types.astype(np.int8), places)
+
+    @property
+    def size(self) -> int:
+        """The number of special tokens."""
+        return sum(map(len, self.around))
+
+    def row(self, parts: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """``ROWS`` of the pieces of one or two texts, int32 and int8."""
+        counts = [1] * len(self.types)
+        for place, part in zip(self.places, parts):
+            counts[place] = len(part)
+        ids = np.concatenate([self.around[0], *chain(*zip(parts, self.around[1:]))])
+        return dict(zip(ROWS, (ids, self.types.repeat(counts))))
+
+
 def encode_cut(
-    tokenizer: PreTrainedTokenizerBase,
-    columns: Iterable[Sequence[str]],
+    encoder: TextEncoder,
+    columns: Sequence[Sequence[str]],
     max_length: int,
     head_of: Callable[[int], int] | None = None,
-) -> tuple[dict[str, list[list[int]]], list[int]]:
+) -> tuple[dict[str, list[np.ndarray]], list[int]]:
     """``ROWS`` of texts or pairs of at most ``max_length`` tokens, and how many each had before it was cut.
 
     The ids are those of the tokenizer's truncation="longest_first". Of a pair, that builds every combination of what it
@@ -76,40 +118,31 @@ def encode_cut(
         head_of: how many of the tokens that are left of a text are its first ones, the others being its last ones.
             Default: all, or none for a tokenizer that cuts on the left.
     """
-    whole = encode_whole(tokenizer, columns)
-    rows = {name: list(whole[name]) for name in ROWS}
-    lengths = [len(ids) for ids in whole["input_ids"]]
-    for row, length in enumerate(lengths):
-        if length > max_length:
-            head = head_of or (int if tokenizer.truncation_side == "right" else lambda count: 0)
-            kept = _kept_places(whole.sequence_ids(row), max_length, head)
-            for name in ROWS:
-                rows[name][row] = [whole[name][row][place] for place in kept]
+    frame = Frame.of(encoder.tokenizer, len(columns))
+    head_of = head_of or (int if encoder.tokenizer.truncation_side == "right" else lambda count: 0)
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in ROWS}
+    lengths = []
+    for parts in zip(*map(encoder, columns)):
+        lengths.append(frame.size + sum(map(len, parts)))
+        if lengths[-1] > max_length:
+            parts = _cut(parts, max(0, max_length - frame.size), head_of)
+        for name, row in frame.row(parts).items():
+            rows[name].append(row)
     return rows, lengths
 
 
-def _kept_places(texts: Sequence[int | None], max_length: int, head_of: Callable[[int], int]) -> list[int]:
-    """The places in a row, of whose tokens ``texts`` says to which text they belong, that are left after the cut."""
-    kept = [place for place, text in enumerate(texts) if text is None]
-    first, second = ([place for place, text in enumerate(texts) if text == number] for number in (0, 1))
-    room = max(0, max_length - len(kept))
-    # Both keep half of the room, unless the shorter one needs less; of an odd room, the longer one has the larger half.
-    shorter = min(len(first), len(second), room // 2)
-    counts = (shorter, room - shorter) if len(first) <= len(second) else (room - shorter, shorter)
-    for places, count in zip((first, second), counts):
-        head = head_of(count)
-        kept += places[:head] + places[len(places) - (count - head) :]
-    return sorted(kept)
+def _cut(parts: Sequence[np.ndarray], room: int, head_of: Callable[[int], int]) -> list[np.ndarray]:
+    """What is left of the pieces of one or two texts.
 
-
-def encode_whole(tokenizer: PreTrainedTokenizerBase, columns: Iterable[Sequence[str]]) -> BatchEncoding:
-    """The texts or pairs without a cut, whatever their length."""
-    options: dict[str, Any] = {
-        "split_special_tokens": True,
-        "return_token_type_ids": True,
-        "return_attention_mask": False,
-    }
-    return tokenizer(*map(list, columns), truncation=False, verbose=False, **options)
+    Both keep half of the room, unless the shorter one needs less; of an odd room, the longer one has the larger half.
+    """
+    first, second = (*map(len, parts), 0)[:2]
+    shorter = min(first, second, room // 2)
+    counts = (shorter, room - shorter) if first <= second else (room - shorter, shorter)
+    return [
+        np.concatenate([part[: head_of(count)], part[len(part) - (count - head_of(count)) :]])
+        for part, count in zip(parts, counts)
+    ]
 
 
 def report_cut(run: Run[Any], splits: Mapping[str, CutTexts], limit: str, remedies: Sequence[str]) -> None:

@@ -103,7 +103,7 @@ def read_rows(
 def read_pairs(path: str | Path) -> list[tuple[str, str | None]]:
     """The texts of a file: its lines, or of a table the column text, or sentence1 and sentence2; None beside one."""
     if kind_of(path).lower() in KINDS:
-        columns = read_table(path, COLUMNS).data[:]
+        columns = read_table(path, COLUMNS).data.to_pydict()
         return [*zip(columns["first"], columns.get("second", [None] * len(columns["first"])))]
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
     if not texts:

@@ -32,7 +32,7 @@ from bert_training.tasks.classification.scores import accuracy
 from bert_training.tasks.cut_texts import CutTexts, check_room, encode_cut, longer_inputs, report_cut
 from bert_training.tasks.fine_tuning import FineTuningTask
 from bert_training.tasks.task_data import as_ids, check_ids, files_or_hub, in_chunks, sample_limit, write_rows
-from tokenization.bert_tokenizer import text_tokenizer
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
@@ -178,7 +178,7 @@ def columns(labelled: bool) -> list[Column]:
 
 def _examples(rows: Rows, labelled: bool) -> SwagExamples:
     """The examples of rows. UserError, with the row, for an empty text, or a label that is no ending's number."""
-    cells, none = rows.data[:], [None] * len(rows.data)
+    cells, none = rows.data.to_pydict(), [None] * len(rows.data)
     count = 1 + max(int(name[6:]) for name in cells if name.startswith("ending"))
     texts = [cells[CONTEXT], *(cells.get(f"ending{number}", none) for number in range(count))]
     starts, labels = cells.get(START, none), cells.get(LABEL, none)
@@ -215,7 +215,6 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     Raises:
         ValueError: the length leaves no room for text.
     """
-    tokenizer = text_tokenizer(tokenizer)
     check_room(max_length, tokenizer, 2)
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
@@ -225,12 +224,13 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     cut: dict[int, None] = {}  # the numbers of the examples, each once
     lengths: list[int] = []  # of all pairs, uncut
+    encoder = TextEncoder(tokenizer)
     for part in in_chunks(len(examples), 5_000):
         pairs = (
             [context for context in examples.contexts[part] for _ in range(choices)],
             [ending for endings in examples.endings[part] for ending in endings],
         )
-        rows, found = encode_cut(tokenizer, pairs, max_length)
+        rows, found = encode_cut(encoder, pairs, max_length)
         for name, column in columns.items():
             column += [rows[name][first : first + choices] for first in range(0, len(found), choices)]
         cut |= dict.fromkeys(part.start + row // choices for row, length in enumerate(found) if length > max_length)

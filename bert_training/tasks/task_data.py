@@ -29,7 +29,7 @@ from bert_training.inputs.flags.fine_tuning import ClassArguments, FineTuningArg
 from bert_training.inputs.flags.parsing import refuse
 from bert_training.inputs.reading import read_object
 from bert_training.inputs.rows import bar, nfc, own_files
-from tokenization.bert_tokenizer import text_tokenizer, tokenizer_sha256
+from tokenization.bert_tokenizer import TextEncoder, tokenizer_sha256
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 
@@ -142,10 +142,9 @@ def in_chunks(count: int, size: int) -> Iterator[slice]:
 
 def pieces_of_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:
     """Yield the ids of every text, without special tokens. A "[SEP]" in a text is five ordinary characters."""
-    tokenizer = text_tokenizer(tokenizer)
+    encoder = TextEncoder(tokenizer)
     for part in in_chunks(len(texts), 1000):
-        coded = tokenizer(texts[part], add_special_tokens=False, split_special_tokens=True, verbose=False)
-        yield from coded["input_ids"]
+        yield from (ids.tolist() for ids in encoder(texts[part]))
 
 
 def record_origin(

@@ -10,8 +10,8 @@ MODEL = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 def test_columns_are_rows_of_sentences(tmp_path):
     rows = read_conll(write(tmp_path, CONLL))
-    assert rows.data["tokens"][:] == CONLL_WORDS and rows.data["line"][:] == [3, 10, 22, 25]
-    assert rows.data["document"][:] == [1, 1, 2, 2] and rows.data["tags"][2] == ["I-LOC", "O"]
+    assert rows.data["tokens"].to_pylist() == CONLL_WORDS and rows.data["line"].to_pylist() == [3, 10, 22, 25]
+    assert rows.data["document"].to_pylist() == [1, 1, 2, 2] and rows.data["tags"][2].as_py() == ["I-LOC", "O"]
     assert read_conll(write(tmp_path, "Ada\n\nBob\n")).data.column_names == ["tokens", "line"]
 
 

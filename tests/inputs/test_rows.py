@@ -39,7 +39,7 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
 def test_cells_are_what_the_file_says(tmp_path: Path, name: str, content: str, texts: list, labels: list) -> None:
     plain = read_rows(written(tmp_path, name, content), [TEXT, UNLABELLED]).data
     packed = read_rows(written(tmp_path, f"{name}.gz", gzip.compress(content.encode())), [TEXT, UNLABELLED]).data
-    assert plain[:] == packed[:] == {"text": texts, "label": labels}
+    assert plain.to_pydict() == packed.to_pydict() == {"text": texts, "label": labels}
 
 
 def test_tables_of_pandas_and_of_the_hub_have_the_same_rows(tmp_path: Path) -> None:
@@ -48,10 +48,13 @@ def test_tables_of_pandas_and_of_the_hub_have_the_same_rows(tmp_path: Path) -> N
     frame.to_csv(tmp_path / "a.csv", index=False)
     classes = Features({"text": Value("string"), "label": ClassLabel(names=["yes", "no"])})
     hub = hub_rows(Dataset.from_dict(frame.to_dict("list"), features=classes), [TEXT, LABEL], "hub train")
-    assert hub.data[:] == frame.to_dict("list")
-    assert all(read_rows(tmp_path / f"a.{kind}", [TEXT, LABEL]).data[:] == hub.data[:] for kind in ("csv", "parquet"))
+    assert hub.data.to_pydict() == frame.to_dict("list")
+    assert all(
+        read_rows(tmp_path / f"a.{kind}", [TEXT, LABEL]).data.to_pydict() == hub.data.to_pydict()
+        for kind in ("csv", "parquet")
+    )
     hidden = Dataset.from_dict({"text": ["a"], "label": [-1]}, features=classes)
-    assert hub_rows(hidden, [TEXT, UNLABELLED], "hub test").data["label"][:] == [None]
+    assert hub_rows(hidden, [TEXT, UNLABELLED], "hub test").data["label"].to_pylist() == [None]
 
 
 def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
@@ -59,7 +62,7 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
     rows = read_rows(
         path, [Column("text", ("text", "sentence")), Column("label", ("gold",)), Column("id", ("id",), "", False)]
     )
-    assert rows.data[:] == {"text": ["b"], "label": ["c"]} and rows.names == {"text": "text", "label": "gold"}
+    assert rows.data.to_pydict() == {"text": ["b"], "label": ["c"]} and rows.names == {"text": "text", "label": "gold"}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +76,8 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.csv", "body,class\na,1\n", "'text' (name another with --text_column); 'label' (name another with"),
         ("a.csv", "text,label,text\na,1,b\n", "the column 'text' is there twice"),
         ("a.csv", "text,label\n", "expected rows, got none"),
+        ("a.csv", "text,label\r\n\r\n", "expected rows, got none"),
+        ("a.csv", "text,label", "expected rows, got none"),
         ("a.csv", "", "got an empty file"),
         ("a.txt", "text,label\n", "expected a file named .csv, .tsv, .jsonl, .json, .parquet"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', ":2: not valid JSON (Expecting ',' delimiter"),
@@ -99,7 +104,9 @@ def test_mistakes_are_said_with_their_place(tmp_path: Path, name: str, content: 
 def test_a_number_of_broken_rows_may_be_left_out(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "a\t1\nbroken\nb\t2\n")
     rows = read_rows(path, [TEXT, LABEL], Layout(header=("text", "label"), broken_share=0.4))
-    assert rows.data[:] == {"text": ["a", "b"], "label": ["1", "2"]} and rows.facts["broken_lines_left_out"] == [2]
+    assert rows.data.to_pydict() == {"text": ["a", "b"], "label": ["1", "2"]} and rows.facts[
+        "broken_lines_left_out"
+    ] == [2]
     with pytest.raises(UserError, match="Row #2"):
         read_rows(path, [TEXT, LABEL], Layout(header=("text", "label")))
 
@@ -107,4 +114,4 @@ def test_a_number_of_broken_rows_may_be_left_out(tmp_path: Path) -> None:
 def test_json_keeps_what_arrow_would_change(tmp_path: Path) -> None:
     """Arrow's own reader makes timestamps of such texts."""
     path = written(tmp_path, "a.jsonl", json.dumps({"text": "2020-01-01T00:00:00Z", "label": "01"}))
-    assert read_rows(path, [TEXT, LABEL]).data[:] == {"text": ["2020-01-01T00:00:00Z"], "label": ["01"]}
+    assert read_rows(path, [TEXT, LABEL]).data.to_pydict() == {"text": ["2020-01-01T00:00:00Z"], "label": ["01"]}

@@ -40,7 +40,6 @@ from bert_training.tasks.task_data import (
     summary_of,
     with_loss_weights,
 )
-from tokenization.bert_tokenizer import text_tokenizer
 
 
 @dataclass
@@ -270,7 +269,7 @@ def features(
     Raises:
         ValueError: the texts cannot be read so.
     """
-    tokenizer, reading = text_tokenizer(tokenizer), reading or Reading(max_length)
+    reading = reading or Reading(max_length)
     reading.check(tokenizer, data.texts_per_example)
     return {split: _tokenized(examples, tokenizer, reading) for split, examples in data.splits.items()}
 

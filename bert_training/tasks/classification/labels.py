@@ -15,6 +15,7 @@ The number form of a row with several labels has 1.0 for each label of the text,
 Unicode's form NFC, in which "é" is one character and not "e" and an accent.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -44,6 +45,7 @@ Labels = str | tuple[str, ...] | None
 """The label of a text, or its labels; None if they are hidden, in data to predict."""
 
 
+@functools.lru_cache
 def has_no_value(text: str) -> bool:
     """Whether a cell holds what a program writes if there is no value."""
     return text in NO_VALUE or text.lower() in ("nan", "-nan")
@@ -78,6 +80,7 @@ def names_of_cells(cells: Sequence[Any], separator: str | None, labelled: bool, 
     return found
 
 
+@functools.lru_cache
 def _is_spelled(label: Labels) -> bool:
     """Whether predictions can be written with a label, or with each of several."""
     names = (label,) if isinstance(label, str) else label or ()
@@ -280,6 +283,7 @@ def names_in_order(names: set[str]) -> list[str]:
     return sorted(names, key=lambda name: (int(name), name) if whole else name)  # 1 and 01 in the same order everywhere
 
 
+@functools.lru_cache
 def _whole(text: str) -> str:
     """0.0 as 0; other texts as they are."""
     if INTEGER.fullmatch(text) or not NUMBER.fullmatch(text) or not float(text).is_integer():

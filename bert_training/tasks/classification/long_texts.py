@@ -25,10 +25,10 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from bert_training.engine.batches import NUM_WINDOWS, Features
 from bert_training.engine.predict import outputs_by_length
 from bert_training.inputs.flags.fine_tuning import MOST_WINDOWS, GlueArguments, head_of, stride_of, way_and_windows
-from bert_training.tasks.cut_texts import ROWS, check_room, encode_cut, encode_whole
+from bert_training.tasks.cut_texts import ROWS, Frame, check_room, encode_cut
 from bert_training.tasks.stored_flags import stored_flags, stored_length
 from bert_training.tasks.task_data import in_chunks
-from tokenization.bert_tokenizer import text_tokenizer
+from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
 CHUNK = 1_000  # texts that are tokenised together, whole
@@ -95,8 +95,8 @@ class ReadTexts(NamedTuple):
         needed: how many rows it takes to read all of it.
     """
 
-    input_ids: list[list[list[int]]]
-    token_type_ids: list[list[list[int]]]
+    input_ids: list[list[np.ndarray]]
+    token_type_ids: list[list[np.ndarray]]
     lengths: list[int]
     lost: list[int]
     needed: list[int]
@@ -122,46 +122,39 @@ class ReadTexts(NamedTuple):
 
 
 def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
-    """Tokenise texts or pairs. A "[SEP]" in a text is read as text.
-
-    Args:
-        tokenizer: the result of ``text_tokenizer``.
-    """
-    read = _windows if reading.in_windows else _cut
+    """Tokenise texts or pairs. A "[SEP]" in a text is read as text."""
+    read, encoder = _windows if reading.in_windows else _cut, TextEncoder(tokenizer)
     found = ReadTexts([], [], [], [], [])
     for places in in_chunks(len(columns[0]), CHUNK):
-        part = read([list(column[places]) for column in columns], tokenizer, reading)
+        part = read([column[places] for column in columns], encoder, reading)
         for name, more in part._asdict().items():
             getattr(found, name).extend(more)
     return found
 
 
-def _cut(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+def _cut(columns: Columns, encoder: TextEncoder, reading: Reading) -> ReadTexts:
     """Of a pair, tokens of the longer text are cut first; with head and tail, from the middles of both texts."""
     head = head_of if reading.long_texts == "head_tail" else None
-    rows, lengths = encode_cut(tokenizer, columns, reading.max_seq_length, head)
+    rows, lengths = encode_cut(encoder, columns, reading.max_seq_length, head)
     lost = [length - len(ids) for length, ids in zip(lengths, rows["input_ids"])]
     ids, types = ([[row] for row in rows[name]] for name in ROWS)
     return ReadTexts(ids, types, lengths, lost, [1] * len(lost))
 
 
-def _windows(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+def _windows(columns: Columns, encoder: TextEncoder, reading: Reading) -> ReadTexts:
     """Of the windows that cover a text, the first ``max_windows`` are kept."""
-    room = reading.max_seq_length - tokenizer.num_special_tokens_to_add()
+    frame = Frame.of(encoder.tokenizer, 1)
+    room = reading.max_seq_length - frame.size
     stride, most = stride_of(room), reading.max_windows
     assert most is not None  # the flags settle it
-    whole = encode_whole(tokenizer, columns)
     found = ReadTexts([], [], [], [], [])
-    for number, ids in enumerate(whole["input_ids"]):
-        pieces = [place for place, text in enumerate(whole.sequence_ids(number)) if text is not None]
-        first, last = (pieces[0], pieces[-1] + 1) if pieces else (1, 1)  # between [CLS] and [SEP]
-        starts = range(first, max(first, last - room) + stride, stride)
+    for ids in encoder(columns[0]):
+        starts = range(0, max(0, len(ids) - room) + stride, stride)
+        windows = [frame.row([ids[start : start + room]]) for start in starts[:most]]
         for name in ROWS:
-            row = whole[name][number]
-            parts = [row[start : min(start + room, last)] for start in starts[:most]]
-            getattr(found, name).append([[*row[:first], *part, *row[last:]] for part in parts])
-        found.lengths.append(len(ids))
-        found.lost.append(max(0, last - (starts[:most][-1] + room)))
+            getattr(found, name).append([window[name] for window in windows])
+        found.lengths.append(len(ids) + frame.size)
+        found.lost.append(max(0, len(ids) - (starts[:most][-1] + room)))
         found.needed.append(len(starts))
     return found
 
@@ -249,7 +242,6 @@ def text_logits(
         ValueError: the texts cannot be read in this way.
     """
     reading = Reading.of_model(model.config)
-    tokenizer = text_tokenizer(tokenizer)
     reading.check(tokenizer, len(columns))
     read = read_texts(columns, tokenizer, reading)
     flat = {name: [row for rows in getattr(read, name) for row in rows] for name in ROWS}

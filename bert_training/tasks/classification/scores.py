@@ -124,11 +124,14 @@ def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -
 
 def score_of_constant(task: Task, labels: np.ndarray, with_macro_f1: bool = False) -> dict[str, float]:
     """The task's metrics if the most frequent class, or one score, is always predicted; 0 where they are undefined."""
-    constant = np.zeros(len(labels)) if task.labels is None else np.full_like(labels, np.bincount(labels).argmax())
-    values = {name: metric(task, name, constant, labels) for name in task.metrics}
-    if with_macro_f1 and task.labels is not None:
-        values["f1_macro"] = scores_by_class(constant, labels, task.labels)["f1_macro"]
-    return {name: 0.0 if np.isnan(value) else value for name, value in values.items()}
+    if task.labels is None:
+        return dict.fromkeys(task.metrics, 0.0)
+    counts = np.bincount(labels)
+    most, rows = int(counts.max()), len(labels)
+    f1 = 2 * most / (rows + most)  # of the class, whose recall is 1; that of all others is 0
+    values = {"accuracy": most / rows, "f1": f1 * (counts.argmax() == task.positive), "matthews_correlation": 0.0}
+    macro = {"f1_macro": f1 / np.count_nonzero(counts)} if with_macro_f1 else {}
+    return {name: float(value) for name, value in ({name: values[name] for name in task.metrics} | macro).items()}
 
 
 def detailed_scores(

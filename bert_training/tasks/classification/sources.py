@@ -208,13 +208,13 @@ def _examples(
 def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None = None) -> Examples:
     """The examples of what was read, after the checks of all cells."""
     data, names, source = rows.data, rows.names, rows.facts["source"]
-    texts = {names[role]: data[role][:] for role in roles_of_texts(names, rows.header, source)}
-    hot = {role.removeprefix(HOT): data[role][:] for role in names if role.startswith(HOT)}
+    texts = {names[role]: data[role].to_pylist() for role in roles_of_texts(names, rows.header, source)}
+    hot = {role.removeprefix(HOT): data[role].to_pylist() for role in names if role.startswith(HOT)}
     labels = None
     if hot:
         labels = names_of_columns(hot, labelled, source)
     elif "label" in names:
-        labels = names_of_cells(data["label"][:], separator, labelled, source)
+        labels = names_of_cells(data["label"].to_pylist(), separator, labelled, source)
     columns = Columns(
         tuple(texts),
         names.get("label"),
@@ -226,12 +226,12 @@ def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None =
     examples = Examples(
         tuple(texts.values()),
         labels,
-        [cell or "" for cell in data["id"][:]] if "id" in names else [str(row) for row in range(len(data))],
+        [cell or "" for cell in data["id"].to_pylist()] if "id" in names else [str(row) for row in range(len(data))],
         lambda row: f"{source}, row {row + 1}",
         rows.facts,
         columns,
-        weights=_weights(data["weight"][:], source) if "weight" in names else None,
-        groups=[*map(nfc, data["group"][:])] if "group" in names else None,
+        weights=_weights(data["weight"].to_pylist(), source) if "weight" in names else None,
+        groups=[*map(nfc, data["group"].to_pylist())] if "group" in names else None,
     )
     _note_empty_texts(examples, bool(task))
     return examples

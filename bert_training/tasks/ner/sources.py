@@ -270,7 +270,7 @@ def _sentences(rows: Rows, source: str, reading: Reading, in_rows: bool) -> Spli
     Args:
         in_rows: whether a place is a row, and tags may be numbers, as in JSON and data sets of the Hub.
     """
-    columns = rows.data[:]
+    columns = rows.data.to_pydict()
     if "tokens" not in columns:
         return _texts(rows, columns, source, reading)
     words = columns["tokens"]

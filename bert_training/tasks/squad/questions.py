@@ -81,7 +81,7 @@ def with_answers(rows: Rows, source: str, version_2_with_negative: bool = False)
 
 def _columns(rows: Rows) -> dict[str, list[Any]]:
     """The columns; one that is not there is empty, but for the ids, which are then the numbers of the rows."""
-    columns = dict.fromkeys(("title", "answers", "is_impossible"), [None] * len(rows.data)) | rows.data[:]
+    columns = dict.fromkeys(("title", "answers", "is_impossible"), [None] * len(rows.data)) | rows.data.to_pydict()
     return {"id": [*map(str, range(len(rows.data)))]} | columns
 
 

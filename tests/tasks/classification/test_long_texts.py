@@ -78,12 +78,18 @@ def evals(folder) -> dict:
 # --- rows ------------------------------------------------------------------------------------------------
 
 
+def read_as_lists(columns, tokenizer, reading):
+    found = read_texts(columns, tokenizer, reading)
+    ids, types = ([[row.tolist() for row in rows] for rows in column] for column in found[:2])
+    return found._replace(input_ids=ids, token_type_ids=types)
+
+
 def test_the_paper_s_head_and_tail(tokenizer):
     """Sun et al.: of 510 tokens, the first 128 and the last 382; a text that fits is left alone."""
     words = random.Random(1).choices(WORDS, k=900)
     ids = tokenizer(" ".join(words), add_special_tokens=False)["input_ids"]
     texts = [" ".join(words), "the king"]
-    found = read_texts([texts], tokenizer, Reading(512, "head_tail"))
+    found = read_as_lists([texts], tokenizer, Reading(512, "head_tail"))
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     assert found.input_ids == [[[cls, *ids[:128], *ids[-382:], sep]], [tokenizer(texts[1])["input_ids"]]]
     assert found.lost == [len(ids) - 510, 0] and found.lengths[0] == len(ids) + 2
@@ -92,7 +98,7 @@ def test_the_paper_s_head_and_tail(tokenizer):
 def test_the_texts_of_a_pair_lose_their_middles(tokenizer):
     generator = random.Random(2)
     pairs = [[" ".join(generator.choices(WORDS, k=generator.randint(1, 30))) for _ in range(50)] for _ in range(2)]
-    found, plain = (read_texts(pairs, tokenizer, Reading(20, how)) for how in ("head_tail", "cut"))
+    found, plain = (read_as_lists(pairs, tokenizer, Reading(20, how)) for how in ("head_tail", "cut"))
     assert found.lost == plain.lost and found.token_type_ids == plain.token_type_ids and any(found.lost)
     for texts, (row,), (types,) in zip(zip(*pairs), found.input_ids, found.token_type_ids):
         first = types.index(1)
@@ -107,7 +113,7 @@ def test_windows_are_those_of_google(tokenizer, length, stride):
     """The independent source is the code for SQuAD, and for the counts, the tokens of the whole text."""
     generator = random.Random(3)
     texts = [" ".join(generator.choices(WORDS, k=count)) for count in range(1, 60)]
-    found = read_texts([texts], tokenizer, Reading(length, "windows", 4))
+    found = read_as_lists([texts], tokenizer, Reading(length, "windows", 4))
     for number, text in enumerate(texts):
         cls, *ids, sep = tokenizer(text)["input_ids"]
         starts = window_starts(len(ids), length - 2, stride)
