@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .pretrained import BertPreTrainedModel, HeadReads, UnpadInputs
-from .unpadding import Tokens, find_tokens, has_varlen_kernel, packed_tokens
+from .unpadding import Tokens, find_tokens, has_varlen_kernel, packed_tokens, spare_rows, with_spare_rows
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
@@ -34,14 +34,14 @@ class Layout(NamedTuple):
     shape: tuple[int, int]  # B, L
     tokens: Tokens | None = None  # the computed tokens; None for all B * L positions
     read: Tensor | None = None  # (R,) int64, the flattened positions that a head reads; None for all
-    rows: Tensor | None = None  # (R,) the same positions as rows of the flattened hidden states
+    rows: Tensor | None = None  # (R + spare,) the same positions as rows of the flattened hidden states, and spare rows
 
     def all_rows(self) -> "Layout":
         """The layout for the layers before the last; they compute every row."""
         return self._replace(rows=None)
 
     def unpad(self, *columns: Tensor | None) -> Iterator[Tensor | None]:
-        """The inputs of the computed tokens, (B, L, ...) or (1, L, ...) -> (1, T, ...); None stays None."""
+        """The inputs of the computed tokens, (B, L, ...) or (1, L, ...) -> (1, T + spare, ...); None stays None."""
         assert self.tokens is not None
         for values in columns:
             yield None if values is None else self.tokens.unpad(values.expand(*self.shape, *values.shape[2:]))
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
     def keep_rows(self, hidden_states: Tensor) -> Tensor:
         """The hidden states that this layer has to compute.
 
-        - Last layer: only the rows that a head reads, (B, L, H) or (1, T, H) -> (1, R, H).
+        - Last layer: only the rows that a head reads, (B, L, H) or (1, T, H) -> (1, R, H), and spare ones after them.
         - Other layers, and a last layer of which every row is read: unchanged.
         """
         if self.rows is None:
@@ -61,13 +61,13 @@ class Layout(NamedTuple):
         if self.read is not None:
             index = self.read
         elif self.tokens is not None:
-            index = self.tokens.cells
+            index = self.tokens.real_cells
         else:
             return hidden_states
         index = index.to(hidden_states.device)  # another one, if accelerate has spread the layers over devices
         batch_size, length = self.shape
         padded = hidden_states.new_zeros(batch_size * length, hidden_states.shape[-1])
-        return padded.index_copy(0, index, hidden_states.squeeze(0)).view(batch_size, length, -1)
+        return padded.index_copy(0, index, hidden_states[0, : len(index)]).view(batch_size, length, -1)
 
 
 def multiplies_once(hidden_states: Tensor) -> bool:
@@ -137,6 +137,8 @@ def choose_layout(
     rows = read
     if tokens is not None and read is not None:
         rows = tokens.rows_at(read)
+    if rows is not None:
+        rows = with_spare_rows(rows, model.embeddings.LayerNorm.weight)
     return Layout(shape, tokens, read, rows)
 
 
@@ -180,7 +182,10 @@ def choose_tokens(
     # On a GPU, a share of 0 means a kernel that computes no padding; blocks in its place would be slower than padding.
     needs_kernel = switch == "auto" and attention_mask.is_cuda and smallest_share == 0
     kept_may_be_padding = not (flash or config.is_decoder or needs_kernel)
-    return find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
+    tokens = find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
+    if tokens is None or not tokens.attends_to_all or implementation != "sdpa":
+        return tokens
+    return tokens.with_spare(spare_rows(len(tokens.place), model.embeddings.LayerNorm.weight))
 
 
 def share_that_pays(model: BertPreTrainedModel, attention_mask: Tensor) -> float:

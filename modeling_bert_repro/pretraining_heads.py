@@ -20,6 +20,7 @@ from transformers.utils.generic import can_return_tuple
 from .losses import IGNORED, Count, cross_entropy, per_item
 from .modeling_bert import BertModel
 from .pretrained import POOLED_ONLY, BertPreTrainedModel, HeadReads, UnpadInputs, only_input
+from .unpadding import with_spare_rows
 
 TIED_DECODER = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -147,7 +148,7 @@ class BertLanguageModel(BertPreTrainedModel):
     def to_predict(
         self, hidden_states: Tensor, labels: Tensor | None, reads: HeadReads
     ) -> tuple[Tensor, Tensor | None]:
-        """The states of the masked LM, (B, L, H) or (M, H), and their labels.
+        """The states of the masked LM, (B, L, H) or (M, H), and their labels; spare rows may follow, without a label.
 
         Args:
             hidden_states: (B, L, H).
@@ -157,8 +158,10 @@ class BertLanguageModel(BertPreTrainedModel):
         """
         if labels is None or reads.rows is None:
             return hidden_states, labels
-        rows = reads.rows.to(hidden_states.device)  # another one, if accelerate has spread the layers over devices
-        return hidden_states.flatten(0, 1).index_select(0, rows), labels.flatten().index_select(0, reads.rows)
+        rows = with_spare_rows(reads.rows, hidden_states)
+        targets = with_spare_rows(labels.flatten().index_select(0, reads.rows), hidden_states, IGNORED)
+        # The hidden states are on another device if accelerate has spread the layers over several.
+        return hidden_states.flatten(0, 1).index_select(0, rows.to(hidden_states.device)), targets
 
 
 def masked_loss(logits: Tensor, labels: Tensor | None, count: Count) -> Tensor | None:
@@ -233,7 +236,7 @@ class BertForPreTraining(BertLanguageModel):
         terms = [term for term in (mlm_loss, nsp_loss) if term is not None]
         return BertForPreTrainingOutput(
             loss=torch.stack(terms).sum() if terms else None,
-            prediction_logits=logits,
+            prediction_logits=logits if reads.rows is None else logits[: len(reads.rows)],
             seq_relationship_logits=nsp_logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
@@ -291,7 +294,8 @@ class BertForMaskedLM(BertLanguageModel):
         states, targets = self.to_predict(outputs.last_hidden_state, labels, reads)
         logits = self.cls(states)
         loss = masked_loss(logits, targets, num_items_in_batch)
-        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+        found = logits if reads.rows is None else logits[: len(reads.rows)]
+        return MaskedLMOutput(loss, found, outputs.hidden_states, outputs.attentions)
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from .pretrained import AttentionFunction
 
+ROUNDED = 32  # what the number of rows of a product is rounded up to, where a new one costs time
+
+
 
 class Tokens(NamedTuple):
     """The T computed positions of a (B, L) batch, sequence after sequence.
@@ -23,7 +26,7 @@ class Tokens(NamedTuple):
     A named tuple, because accelerate then moves its tensors to a layer's device like any other argument.
     """
 
-    cells: Tensor  # (T,) int64 indices into the flattened B * L positions
+    cells: Tensor  # (T + spare,) int64 indices into the flattened B * L positions
     place: Tensor  # (T,) int64 indices into the flattened attention blocks (sequences, longest)
     limits: Tensor  # (sequences + 1,) int32: sequence i consists of the tokens limits[i] to limits[i + 1] - 1
     mask: Tensor  # (sequences, longest) bool: the positions of the attention blocks that are attended to
@@ -32,26 +35,56 @@ class Tokens(NamedTuple):
     shape: tuple[int, int]  # B, L
     sequences: int
     longest: int
+    spare: int = 0  # rows after the T tokens that are computed in vain, as one more run (``spare_rows``)
 
     @property
     def positions(self) -> Tensor:
         """(1, T): the position of each token within its sequence, counted from 0."""
         return (self.place % self.longest).unsqueeze(0)
 
+    @property
+    def real_cells(self) -> Tensor:
+        """(T,) the cells without those of spare rows."""
+        return self.cells[: len(self.place)]
+
+    def with_spare(self, spare: int) -> "Tokens":
+        """The same tokens with ``spare`` rows after them, a sequence of its own that repeats the first position."""
+        cells = torch.nn.functional.pad(self.cells, (0, spare))
+        return self._replace(cells=cells, runs=(*self.runs, (1, spare)), spare=spare) if spare else self
+
     def unpad(self, values: Tensor) -> Tensor:
-        """(B, L, ...) -> (1, T, ...): the values of the computed tokens."""
+        """(B, L, ...) -> (1, T + spare, ...): the values of the computed tokens, then those of spare rows."""
         return values.flatten(0, 1).index_select(0, self.cells).unsqueeze(0)
 
     def rows_at(self, positions: Tensor) -> Tensor:
         """The indices (R,) among the T tokens of flattened positions (R,), all of which must be computed."""
         rows = positions.new_full((self.shape[0] * self.shape[1],), -1)
-        return rows.index_copy(0, self.cells, torch.arange(len(self.cells), device=rows.device))[positions]
+        return rows.index_copy(0, self.real_cells, torch.arange(len(self.place), device=rows.device))[positions]
 
     def to_blocks(self, values: Tensor) -> Tensor:
         """(T, N, D) -> (sequences, N, longest, D): each sequence at the beginning of its row, followed by zeros."""
         blocks = values.new_zeros(self.sequences * self.longest, *values.shape[1:])
         blocks = blocks.index_copy(0, self.place, values)
         return blocks.view(self.sequences, self.longest, *values.shape[1:]).transpose(1, 2)
+
+
+def spare_rows(rows: int, states: Tensor) -> int:
+    """How many rows to compute in vain, so that the products of a training have few different numbers of rows.
+
+    On a CPU in half precision, oneDNN compiles each product anew for every number of rows, which takes up to a
+    millisecond each, while a few more rows take less (lab/notes/performance.md).
+
+    Args:
+        rows: the number of rows that are needed.
+        states: any tensor on the device, in the type of the weights, which autocast may replace.
+    """
+    half = states.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cpu")
+    return -rows % ROUNDED if half and states.device.type == "cpu" and not torch.compiler.is_compiling() else 0
+
+
+def with_spare_rows(rows: Tensor, states: Tensor, value: int = 0) -> Tensor:
+    """(R,) -> (R + spare,): indices of rows, or their labels, and ``value`` for each of the spare rows."""
+    return torch.nn.functional.pad(rows, (0, spare_rows(len(rows), states)), value=value)
 
 
 @torch.compiler.disable
