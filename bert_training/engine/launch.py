@@ -280,19 +280,20 @@ def keep_process_group() -> None:
 
 
 def keep_few_primitives(mixed_precision: str) -> None:
-    """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
+    """Let oneDNN keep its code for the shapes of a few steps only; by default it keeps 1,024 primitives.
 
-    On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
-    number of real tokens differs from batch to batch, so older code is hardly ever used again. Cached kernels fragment
-    the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set is left as it is. So
-    are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the first run of a
-    process decides.
+    On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape. In float32
+    the number of real tokens differs from batch to batch, so older code is hardly ever used again; in bfloat16 there
+    are a few numbers of rows (``modeling_bert_repro/unpadding.py: spare_rows``), with about 50 pieces of code each.
+    Cached kernels fragment the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set
+    is left as it is. So are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the
+    first run of a process decides.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return
     given = next((os.environ[name] for name in CACHE_CAPACITIES if name in os.environ), None)
     if given in (None, os.environ.get(CHOSEN_CAPACITY)):
-        capacity = "16" if mixed_precision == "no" else "64"
+        capacity = "16" if mixed_precision == "no" else "256"
         os.environ[CACHE_CAPACITIES[0]] = os.environ[CHOSEN_CAPACITY] = capacity
 
 
