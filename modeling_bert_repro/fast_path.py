@@ -138,7 +138,7 @@ def choose_layout(
     if tokens is not None and read is not None:
         rows = tokens.rows_at(read)
     if rows is not None:
-        rows = with_spare_rows(rows, model.embeddings.LayerNorm.weight)
+        rows = with_spare_rows(rows, next(model.parameters(), inputs))  # a replica of DataParallel has none
     return Layout(shape, tokens, read, rows)
 
 
@@ -185,7 +185,7 @@ def choose_tokens(
     tokens = find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
     if tokens is None or not tokens.attends_to_all or implementation != "sdpa":
         return tokens
-    return tokens.with_spare(spare_rows(len(tokens.place), model.embeddings.LayerNorm.weight))
+    return tokens.with_spare(spare_rows(len(tokens.place), next(model.parameters(), attention_mask)))
 
 
 def share_that_pays(model: BertPreTrainedModel, attention_mask: Tensor) -> float:

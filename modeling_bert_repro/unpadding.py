@@ -19,7 +19,6 @@ from .pretrained import AttentionFunction
 ROUNDED = 32  # what the number of rows of a product is rounded up to, where a new one costs time
 
 
-
 class Tokens(NamedTuple):
     """The T computed positions of a (B, L) batch, sequence after sequence.
 
