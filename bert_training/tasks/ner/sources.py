@@ -329,7 +329,7 @@ def _texts(rows: Rows, columns: dict[str, list[Any]], source: str, reading: Read
         if spans is not None:
             found = tags_of_words(places, spans_of_cell(spans, text, place))
             overlaps += [f"{place}: {' and '.join(map(str, map(tuple, found.overlap)))}"] if found.overlap else []
-            cut += [f"{words[number]!r:.40}, {place}" for number in found.cut]
+            cut += [f"{words[number]!r:.40} in row {row + 1}" for number in found.cut]
             tags, lost = found.tags, lost + len(found.lost)
         if words:
             document = _document(documents, columns, row)
