@@ -300,8 +300,10 @@ def data_flags(run: Mapping[str, Any], results: Mapping[str, Any], given: Sequen
         return str(fit[0].absolute())
 
     files = ["train_file", "validation_file", "data_dir"]
-    files += ["test_file"] if any(name.startswith("test_") for name in results) else []
-    return {name: located(run["flags"][name]) for name in files if run["flags"].get(name)}
+    tested = any(name.startswith("test_") for name in results)
+    files += ["test_file"] if tested else []
+    found = {name: located(run["flags"][name]) for name in files if run["flags"].get(name)}
+    return found | ({"do_predict": True} if tested and run["flags"].get("do_predict") else {})
 
 
 def evaluate(

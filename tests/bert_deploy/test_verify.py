@@ -116,6 +116,13 @@ def test_what_cannot_be_computed_again_is_named_and_is_no_success(copy_of_run, r
     assert named(place, UNKNOWN, evaluate=True) == {"scores": "the folder has no weights (model.safetensors)"}
 
 
+def test_a_test_split_that_was_scored_is_scored_again(tmp_path):
+    """Where the labels of the test split are known, --do_predict gives scores; of GLUE, it gives none."""
+    run = {"flags": {"data_dir": str(tmp_path), "do_predict": True}}
+    assert data_flags(run, {"test_accuracy": 0.9}, []) == {"data_dir": str(tmp_path), "do_predict": True}
+    assert data_flags(run, {"eval_accuracy": 0.9}, []) == {"data_dir": str(tmp_path)}
+
+
 def test_a_script_that_stops_says_why(copy_of_run, monkeypatch):
     done = subprocess.CompletedProcess([], 2, "", "first line\nrun_glue.py: error: no such thing\n")
     monkeypatch.setattr(verify.subprocess, "run", lambda *_, **__: done)
