@@ -115,7 +115,13 @@ FAULTS = {
     "[CLS] not read": _fault(FAST, "positions_read", "read[:, 0] = True", "pass"),
     "packed positions run on": _fault(ENCODER, "BertModel.encode", "kwargs.get('cu_seq_lens_q') is not None", "False"),
     "rows of other tokens": _fault(
-        UNPADDING, "Tokens.rows_at", "torch.arange(len(self.cells), device=rows.device)", "self.cells"
+        UNPADDING, "Tokens.rows_at", "torch.arange(len(self.place), device=rows.device)", "self.real_cells"
+    ),
+    "spare rows with a label": _fault(
+        LM_HEADS,
+        "BertLanguageModel.to_predict",
+        "with_spare_rows(labels.flatten().index_select(0, reads.rows), hidden_states, IGNORED)",
+        "with_spare_rows(labels.flatten().index_select(0, reads.rows), hidden_states, 7)",
     ),
     "second derivative cut off": _fault(LOSSES, "LargeCrossEntropy.backward", "torch.is_grad_enabled()", "False"),
     "second derivative of attention cut off": _fault(

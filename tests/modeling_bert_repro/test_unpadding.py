@@ -365,6 +365,34 @@ def test_bad_packing_is_refused(limits, mask, message):
         model(torch.ones(1, 9).long(), attention_mask=mask, cu_seq_lens_q=torch.tensor(limits))
 
 
+@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM", "BertForSequenceClassification"])
+def test_products_of_half_precision_have_few_sizes(monkeypatch, name):
+    """Rows that are computed in vain change nothing; in float32 there are none."""
+    model, inputs = ours(name, "sdpa"), padded_inputs(name, "right")
+    model.float().config.sparse_prediction = True
+    labels, shapes, found = make_labels(name, inputs), layer_shapes(model), []
+    if labels["labels"].shape == inputs["input_ids"].shape:
+        labels["labels"] = labels["labels"].where(inputs["attention_mask"].bool(), -100)
+    for rounded in (unpadding.ROUNDED, 1):
+        monkeypatch.setattr(unpadding, "ROUNDED", rounded)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs = model(**inputs, **labels, unpad_inputs=True)
+        found.append((flatten_outputs(outputs), gradients(model, outputs.loss)))
+    (values, slopes), (expected, expected_slopes) = found
+    real = int(inputs["attention_mask"].sum())
+    assert real % 32 and shapes[0][1] == -(-real // 32) * 32 and shapes[1][1] == real
+    assert {key: value.shape for key, value in values.items()} == {key: value.shape for key, value in expected.items()}
+    assert_close(values, expected, 0.01)
+    assert_close(slopes, expected_slopes, 0.02)
+    model(**inputs, **labels, unpad_inputs=True)
+    assert shapes[2][1] == real
+
+
+def assert_close(found: dict, expected: dict, share: float) -> None:
+    for name, value in found.items():
+        assert (value.float() - expected[name].float()).norm() <= share * expected[name].float().norm(), name
+
+
 def test_the_choice_of_tokens_worked_by_hand():
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0]])
     tokens = find_tokens(mask, None, 0.0, True)
