@@ -129,7 +129,7 @@ def flags_read(path: Path) -> set[str]:
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
-    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "flags").glob("*.py"))
+    files = imported_files(ROOT / script, set()) - set((ROOT / "bert_training" / "inputs" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
     if ROOT / "bert_training" / "pretraining" / "instances.py" in files:
         # They are read there by that name; tests/pretraining/test_data.py tests that they arrive.
