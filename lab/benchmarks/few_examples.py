@@ -13,11 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pandas
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from bert_training.files.atomic import write_json
 from lab.benchmarks.markdown import markdown
 from lab.benchmarks.provenance import ROOT, provenance
 
@@ -45,7 +47,7 @@ def main() -> None:
     parser.add_argument("--epochs", nargs="+", default=["10", "10", "3"], help="of the example, for each count")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    record = provenance("lab/benchmarks/few_examples.py") | {"scores": {}}
+    record: dict[str, Any] = provenance("lab/benchmarks/few_examples.py") | {"scores": {}}
     tables = {
         name: pandas.read_csv(args.data / f"banking77_{name}.csv").rename(columns={"category": "label"})
         for name in ("train", "test")
@@ -63,6 +65,12 @@ def main() -> None:
                 found["run_glue.py"].append(run_glue(args.model, train, test, Path(work, f"run_{count}_{seed}")))
                 found["few_examples.py"].append(example(args.model, train, test, epochs))
                 print(count, seed, {name: scores[-1] for name, scores in found.items()}, flush=True)
+                write(record)
+    print(*record["table"], sep="\n")
+
+
+def write(record: dict[str, Any]) -> None:
+    """The record of what has been measured so far, with its table."""
     rows = [
         [
             str(count),
@@ -72,9 +80,7 @@ def main() -> None:
     ]
     heads = ("examples a class", "run_glue.py, defaults", "examples/few_examples.py")
     record["table"] = markdown(heads, rows).splitlines()
-    path = ROOT / "lab" / "records" / "few_examples.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(*record["table"], sep="\n")
+    write_json(ROOT / "lab" / "records" / "few_examples.json", record)
 
 
 if __name__ == "__main__":
