@@ -26,15 +26,14 @@ echo "Five runs, about ten minutes on two cores. What the scripts print is in $O
 
 # This is the smallest network: within minutes, more steps help more than more layers.
 part pretrained "learn a vocabulary and pre-train a small BERT" run_pretraining.py --recipe fast --config_name tiny --max_seq_length 64 --max_steps "$STEPS" \
-  --eval_steps 1200 --logging_steps 50 --save_steps 500
+  --eval_steps 500 --logging_steps 50 --save_steps 500
 
-# Fine-tuning is evaluated at its end alone.
-pair=(--max_seq_length 96 --max_train_samples "$EXAMPLES" --num_train_epochs 3 --learning_rate 3e-4 --eval_steps 10000 --save_steps 0)
+pair=(--max_seq_length 96 --max_train_samples "$EXAMPLES" --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
 part pair-pretrained "fine-tune it: does this text belong to this summary?" run_glue.py --model_name_or_path "$OUT/pretrained" "${pair[@]}"
 part pair-random "the same from random weights" run_glue.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${pair[@]}"
 
 answers=(--max_seq_length 128 --max_query_length 24 --doc_stride 64 --max_train_samples "$EXAMPLES" --max_eval_samples 1000
-  --num_train_epochs 3 --learning_rate 3e-4 --eval_steps 10000 --save_steps 0)
+  --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
 part answers-pretrained "fine-tune it: find the answer to a question" run_squad.py --model_name_or_path "$OUT/pretrained" "${answers[@]}"
 part answers-random "the same from random weights" run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .pretrained import BertPreTrainedModel, HeadReads, UnpadInputs
-from .unpadding import Tokens, find_tokens, has_varlen_kernel, packed_tokens, spare_rows, with_spare_rows
+from .unpadding import Tokens, find_tokens, has_varlen_kernel, packed_tokens, with_spare_rows
 
 # If the share of padding is below this, the gain is smaller than the noise of a step's time (lab/notes/performance.md).
 SMALLEST_SHARE = 0.1
@@ -138,7 +138,7 @@ def choose_layout(
     if tokens is not None and read is not None:
         rows = tokens.rows_at(read)
     if rows is not None:
-        rows = with_spare_rows(rows, next(model.parameters(), inputs))  # a replica of DataParallel has none
+        rows = with_spare_rows(rows, next(model.parameters(), inputs))  # replicas of DataParallel have no parameters
     return Layout(shape, tokens, read, rows)
 
 
@@ -185,7 +185,7 @@ def choose_tokens(
     tokens = find_tokens(attention_mask, kept, smallest_share, kept_may_be_padding)
     if tokens is None or not tokens.attends_to_all or implementation != "sdpa":
         return tokens
-    return tokens.with_spare(spare_rows(len(tokens.place), next(model.parameters(), attention_mask)))
+    return tokens.with_spare_rows(next(model.parameters(), attention_mask))
 
 
 def share_that_pays(model: BertPreTrainedModel, attention_mask: Tensor) -> float:

@@ -34,7 +34,6 @@ class Tokens(NamedTuple):
     shape: tuple[int, int]  # B, L
     sequences: int
     longest: int
-    spare: int = 0  # rows after the T tokens that are computed in vain, as one more run (``spare_rows``)
 
     @property
     def positions(self) -> Tensor:
@@ -46,10 +45,11 @@ class Tokens(NamedTuple):
         """(T,) the cells without those of spare rows."""
         return self.cells[: len(self.place)]
 
-    def with_spare(self, spare: int) -> "Tokens":
-        """The same tokens with ``spare`` rows after them, a sequence of its own that repeats the first position."""
-        cells = torch.nn.functional.pad(self.cells, (0, spare))
-        return self._replace(cells=cells, runs=(*self.runs, (1, spare)), spare=spare) if spare else self
+    def with_spare_rows(self, weight: Tensor) -> "Tokens":
+        """The same tokens with spare rows after them: one more sequence, which repeats the first position."""
+        cells = with_spare_rows(self.cells, weight)
+        spare = len(cells) - len(self.place)
+        return self._replace(cells=cells, runs=(*self.runs, (1, spare))) if spare else self
 
     def unpad(self, values: Tensor) -> Tensor:
         """(B, L, ...) -> (1, T + spare, ...): the values of the computed tokens, then those of spare rows."""
@@ -67,23 +67,20 @@ class Tokens(NamedTuple):
         return blocks.view(self.sequences, self.longest, *values.shape[1:]).transpose(1, 2)
 
 
-def spare_rows(rows: int, states: Tensor) -> int:
-    """How many rows to compute in vain, so that the products of a training have few different numbers of rows.
+def with_spare_rows(rows: Tensor, weight: Tensor, value: int = 0) -> Tensor:
+    """Indices of rows, or their labels, and after them spare rows, which are computed in vain: (R,) -> (R + spare,).
 
-    On a CPU in half precision, oneDNN compiles each product anew for every number of rows, which takes up to a
-    millisecond each, while a few more rows take less (lab/notes/performance.md).
+    On a CPU in half precision, oneDNN compiles every product again for a new number of rows, which takes up to a
+    millisecond; up to 31 more rows take less (lab/notes/performance.md). Elsewhere there are no spare rows.
 
     Args:
-        rows: the number of rows that are needed.
-        states: any tensor on the device, in the type of the weights, which autocast may replace.
+        weight: any tensor of the network, whose device and type count; autocast may compute in another type.
+        value: the index or the label of a spare row.
     """
-    half = states.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cpu")
-    return -rows % ROUNDED if half and states.device.type == "cpu" and not torch.compiler.is_compiling() else 0
-
-
-def with_spare_rows(rows: Tensor, states: Tensor, value: int = 0) -> Tensor:
-    """(R,) -> (R + spare,): indices of rows, or their labels, and ``value`` for each of the spare rows."""
-    return torch.nn.functional.pad(rows, (0, spare_rows(len(rows), states)), value=value)
+    half = weight.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cpu")
+    if not half or weight.device.type != "cpu" or torch.compiler.is_compiling():
+        return rows
+    return torch.nn.functional.pad(rows, (0, -len(rows) % ROUNDED), value=value)
 
 
 @torch.compiler.disable

@@ -284,10 +284,10 @@ def keep_few_primitives(mixed_precision: str) -> None:
 
     On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape. In float32
     the number of real tokens differs from batch to batch, so older code is hardly ever used again; in bfloat16 there
-    are a few numbers of rows (``modeling_bert_repro/unpadding.py: spare_rows``), with about 50 pieces of code each.
-    Cached kernels fragment the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set
-    is left as it is. So are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the
-    first run of a process decides.
+    are a few numbers of rows (``with_spare_rows`` of the network), with about 50 pieces of code each. Cached kernels
+    fragment the heap, and the process grows (lab/notes/performance.md). A capacity that the user has set is left as it
+    is. So are other processors, on which oneDNN may compute more. oneDNN reads the variable once, so the first run of a
+    process decides.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return

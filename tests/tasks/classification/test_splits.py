@@ -114,13 +114,6 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
             {"validation_split": 0.5},
             "no row of the class 'a' is left to train on, because the rows of",
         ),
-        # The first sentence is that of scikit-learn 1.9; 1.5 makes an empty fold, which is refused with the second.
-        (
-            "ababab",
-            "xxyyyy",
-            {"folds": 3},
-            ("number of groups: 2", "fold 3: no row of the class 'a' is left to hold out, because the rows of"),
-        ),
         (
             "a" * 9 + "b" * 9,
             "",
@@ -133,8 +126,7 @@ def test_a_rare_class_does_not_change_how_much_is_held_out(tmp_path):
 def test_what_cannot_be_divided_is_refused_with_the_remedy(tmp_path, classes, groups, given, expected):
     with pytest.raises(ValueError) as caught:
         parts_of(sheet(tmp_path, classes, groups), group_column="who" if groups else None, **given)
-    either = (expected,) if isinstance(expected, str) else expected
-    assert any(sentence in str(caught.value) for sentence in either)
+    assert expected in str(caught.value)
 
 
 def test_training_without_validation_data_must_be_asked_for(tmp_path):

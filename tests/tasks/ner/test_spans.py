@@ -122,7 +122,7 @@ def test_words_that_a_span_cuts_are_counted_and_belong_to_it(tmp_path):
     assert tags(data.splits["train"]) == [["O", "B-NUM", "O", "B-LOC"], ["O", "O"], ["B-PER", "O"]]
     facts = data.facts()["splits"]["train"]
     assert (facts["cut_words"], facts["spans_without_a_word"]) == (1, 2)
-    assert "words that a span cuts, and that belong to it as a whole: 1, the first '5km' in row 1" in (data.summary())
+    assert "words that a span cuts, and that belong to it as a whole: 1, the first '5km' in row 1" in data.summary()
     assert "have no word of their own, and are left out: 2" in data.summary()
 
 
