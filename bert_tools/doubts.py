@@ -2,7 +2,7 @@
 
     python run_glue.py ... --train_file rows.csv --folds 5 --output_dir runs/folds
     bert-repro doubts runs/folds > doubts.csv
-    bert-repro doubts runs/ner        # the validation data of a single run, also of run_ner.py
+    bert-repro doubts runs/one        # the validation data of a single run
 
 Every row is judged by a model that has not seen it: with --folds that of the fold that held it out. cleanlab compares
 its probabilities with the given labels by confident learning (Northcutt, Jiang and Chuang 2021, arXiv:1911.00068),
@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     """A label that was given, and what a model that has not seen it finds.
 
     Attributes:
-        place: the id of the row, or the numbers of the sentence and of the word, counted from 0.
+        place: the id of the row, or where the data has the sentence, and the number of the word, counted from 1.
         text: the text or the pair, "" where the data of the run is not at hand; of tagged words, the word.
         shares: the probability of each label.
     """
@@ -119,10 +119,10 @@ def _tagged_words(run: Path) -> Iterator[Judged]:
     path = run / "validation_predictions.txt"
     lines = [line.rstrip("\n").split("\t") for _, line in numbered_lines(path)] if path.is_file() else []
     sentences = [[*words] for there, words in groupby(lines, lambda cells: len(cells) > 1) if there]
-    for number, (words, row) in enumerate(zip(sentences, _json_lines(path.with_suffix(".jsonl")))):
-        for place, (cells, shares) in enumerate(zip(words, row["probabilities"], strict=True)):
+    for words, row in zip(sentences, _json_lines(path.with_suffix(".jsonl"))):
+        for number, (cells, shares) in enumerate(zip(words, row["probabilities"], strict=True), 1):
             if len(cells) == 3 and cells[1] in shares:  # a tag that the model does not know says nothing
-                yield Judged(f"{number}:{place}", cells[0], cells[1], shares)
+                yield Judged(f"{row['place']}, word {number}", cells[0], cells[1], shares)
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:

@@ -254,6 +254,24 @@ def rows_of_units(units: Sequence[Any], share: float, seed: int) -> list[int]:
     return [row for row, unit in enumerate(units) if unit in held_out]
 
 
+def folds_of_units(units: Sequence[Any], folds: int, seed: int) -> list[list[int]]:
+    """For each fold the rows that it holds out: those of a part of the units.
+
+    Args:
+        units: as for ``rows_of_units``.
+
+    Raises:
+        UserError: there are fewer units than folds.
+    """
+    from sklearn.model_selection import KFold  # imported here because that takes almost a second
+
+    names = np.array([*dict.fromkeys(units)])
+    if len(names) < folds:
+        raise UserError(f"--folds {folds}: expected at least {folds} parts to hold out, got {len(names)}; give fewer")
+    parts = KFold(n_splits=folds, shuffle=True, random_state=seed).split(names)
+    return [np.flatnonzero(np.isin(units, names[held_out])).tolist() for _, held_out in parts]
+
+
 # --- what a file of predictions can hold ---------------------------------------------------------------------
 # A line has an id or a word, and what was predicted for it, separated by tabs. An id with a tab or a line end would
 # change the columns or the number of lines, and two rows with one id could not be told apart.

@@ -50,10 +50,14 @@ def test_tagged_words_have_their_places(tmp_path):
     """A tag that the model does not know is left out, and so is a sentence without tags."""
     (tmp_path / "validation_predictions.txt").write_text("Ada\tPER\tO\nsaw\tVERB\tO\n\nit\tO\tPER\n\n")
     shares = {"O": 0.75, "PER": 0.25}
-    rows = [{"probabilities": [shares, shares]}, {"probabilities": [shares]}]
+    rows = [
+        {"place": "a.txt:1", "probabilities": [shares, shares]},
+        {"place": "a.txt:4", "probabilities": [shares]},
+    ]
     (tmp_path / "validation_predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (found,) = doubts.judged_labels(tmp_path)
-    assert found == [doubts.Judged("0:0", "Ada", "PER", shares), doubts.Judged("1:0", "it", "O", shares)]
+    first, second = ("a.txt:1, word 1", "Ada", "PER"), ("a.txt:4, word 1", "it", "O")
+    assert found == [doubts.Judged(*first, shares), doubts.Judged(*second, shares)]
 
 
 def test_folders_without_predictions_are_errors(tmp_path):

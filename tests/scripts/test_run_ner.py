@@ -212,6 +212,20 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 
+def test_folds_judge_every_sentence_of_one_file(checkpoint, files, tmp_path):
+    argv = [*flags(checkpoint, files, tmp_path / "run"), "--folds", "2"]
+    place = argv.index("--validation_file")
+    run_ner.main(argv[:place] + argv[place + 2 :])
+    summary = read(tmp_path / "run", "summary.json")
+    assert [one["fold"] for one in summary["runs"]] == [1, 2] and "eval_f1" in summary["runs"][0]["results"]
+    judged = {}
+    for fold in ("fold-1", "fold-2"):
+        lines = (tmp_path / "run" / fold / "validation_predictions.jsonl").read_text(encoding="utf-8").splitlines()
+        judged |= {record["place"]: record["tokens"] for record in map(json.loads, lines)}
+    source = read_columns(files / "train.txt").sentences
+    assert judged == {f"{files / 'train.txt'}:{sentence.line}": sentence.words for sentence in source}
+
+
 def test_one_file_is_divided(checkpoint, files, tmp_path, capsys):
     """The part that is held out is found again on resume, and not in other runs."""
     argv = [word for word in flags(checkpoint, files, tmp_path / "run") if word not in ("--validation_file",)]

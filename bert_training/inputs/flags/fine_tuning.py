@@ -110,16 +110,38 @@ class ClassArguments(StudentArguments, FineTuningArguments):
         validation_split: Hold out this share of your own training data for validation, such as 0.1: of texts, as many
             of each class as that is; of tagged sentences, whole documents if it has several. 0: train without
             validation data.
+        folds: Cross-validation: train this many times, each time with another part of your own training data held out.
+            2/5: only the second of five times.
     """
 
     class_weights: str | None = flag(None, FIXED | CARD)
     validation_split: float | None = flag(
         None, FIXED, at_least=0, below=1, needs=(TRAINING,), excludes=("validation_file", "task_name", "folds")
     )
+    folds: str | None = flag(None, FIXED, needs=(TRAINING,), excludes=("validation_file", "task_name", "push_to_hub"))
+
+    @property
+    def num_folds(self) -> int:
+        """The number of parts of a cross-validation; 0 without one."""
+        match = FOLDS.fullmatch(self.folds or "")
+        return int(match[2]) if match else 0
+
+    @property
+    def fold(self) -> int | None:
+        """The only part of the cross-validation that is held out, from 1; None if each is in turn."""
+        match = FOLDS.fullmatch(self.folds or "")
+        return int(match[1]) if match and match[1] else None
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs: also with --folds, unless it names one."""
+        return bool(self.num_folds and not self.fold) or super().many_runs
 
     def problems(self) -> Iterator[str]:
-        """A choice among evaluations of which there are none."""
+        """Folds that cannot be counted, and a choice among evaluations of which there are none."""
         yield from super().problems()
+        if self.folds and not (self.num_folds >= 2 and 1 <= (self.fold or 1) <= self.num_folds):
+            yield f"--folds must be a number of at least 2, or one of so many, such as 2/5; got {self.folds!r}"
         if self.validation_split == 0 and (self.load_best_model_at_end or self.many_runs):
             yield "--validation_split 0 leaves nothing to choose the best by; give 0.1, or choose nothing"
 
@@ -142,8 +164,6 @@ class GlueArguments(ClassArguments):
             --validation_split and --folds keep them on one side.
         delimiter: What separates the cells of your own .csv files: comma, semicolon, tab or pipe, or the character
             itself. Default: as in the model's training, or the comma.
-        folds: Cross-validation: train this many times, each time with another part of your own training data held out.
-            2/5: only the second of five times.
         label_column: Of your own data, the name of the column with the label; or, for several labels a text, the names
             of their columns, which hold 0 or 1. Default: label; without training
             data, those of the model's training.
@@ -178,7 +198,6 @@ class GlueArguments(ClassArguments):
     delimiter: str | None = flag(
         None, FIXED | APART | EVALUATION, needs=(FILES,), excludes=("task_name", "dataset_name")
     )
-    folds: str | None = flag(None, FIXED, needs=(TRAINING,), excludes=("validation_file", "task_name", "push_to_hub"))
     label_column: list[str] | str | None = flag(None, FIXED | EVALUATION, **OF_OWN_DATA)
     label_separator: str | None = flag(
         None, FIXED | EVALUATION, needs=(OWN,), excludes=("task_name", *(f"problem_type {one}" for one in ONE_LABEL))
@@ -193,18 +212,6 @@ class GlueArguments(ClassArguments):
     do_predict: bool = flag(False, APART)
 
     @property
-    def num_folds(self) -> int:
-        """The number of parts of a cross-validation; 0 without one."""
-        match = FOLDS.fullmatch(self.folds or "")
-        return int(match[2]) if match else 0
-
-    @property
-    def fold(self) -> int | None:
-        """The only part of the cross-validation that is held out, from 1; None if each is in turn."""
-        match = FOLDS.fullmatch(self.folds or "")
-        return int(match[1]) if match and match[1] else None
-
-    @property
     def abstains(self) -> bool:
         """Whether --calibrate also says, or finds, when a text gets none of the classes."""
         return self.calibrate not in (None, TEMPERATURE)
@@ -214,16 +221,9 @@ class GlueArguments(ClassArguments):
         """The probability that --calibrate names; None if it is to be found."""
         return float(str(self.calibrate)) if self.abstains and self.calibrate != ABSTAIN else None
 
-    @property
-    def many_runs(self) -> bool:
-        """Whether this command is a series of runs: also with --folds, unless it names one."""
-        return bool(self.num_folds and not self.fold) or super().many_runs
-
     def problems(self) -> Iterator[str]:
-        """Columns that are two things at once, and folds that cannot be counted."""
+        """Columns that are two things at once, and values that cannot be read."""
         yield from super().problems()
-        if self.folds and not (self.num_folds >= 2 and 1 <= (self.fold or 1) <= self.num_folds):
-            yield f"--folds must be a number of at least 2, or one of so many, such as 2/5; got {self.folds!r}"
         yield from delimiter_problems(self.delimiter)
         yield from self._problems_of_columns()
         if not LONG_TEXTS.fullmatch(self.long_texts):

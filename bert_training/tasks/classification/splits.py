@@ -19,7 +19,7 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.hub_datasets import AS_FILES
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
-from bert_training.tasks.task_data import SPLIT_SEED, rows_of_units
+from bert_training.tasks.task_data import SPLIT_SEED, folds_of_units, rows_of_units
 from tokenization.errors import UserError
 
 GIVE = "give --validation_file, --validation_split 0.1, or --validation_split 0 to train without an evaluation"
@@ -161,25 +161,20 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
         dealer = model_selection.StratifiedGroupKFold if in_groups else model_selection.StratifiedKFold
         parts = _split(dealer(n_splits=folds, shuffle=True, random_state=seed), data, classes, train.groups)
     else:
-        # Of the groups; GroupKFold can be shuffled only since scikit-learn 1.6.
-        units = np.array(train.groups or range(len(train)))
-        names = np.array([*dict.fromkeys(units.tolist())])
-        splitter = model_selection.KFold(n_splits=folds, shuffle=True, random_state=seed)
-        inside = [np.isin(units, names[held_out]) for _, held_out in _split(splitter, data, rows=len(names))]
-        parts = [(np.flatnonzero(~one).tolist(), np.flatnonzero(one).tolist()) for one in inside]
+        held_out = folds_of_units(train.groups or range(len(train)), folds, seed)
+        parts = [(sorted({*range(len(train))}.difference(rows)), rows) for rows in held_out]
     for number, part in enumerate(parts, 1):
         _check_parts(data, part, f"--folds {folds}, fold {number}", held_out_too=True)
     return parts
 
 
 def _split(
-    splitter: Any, data: ClassificationData, strata: list[int] | None = None, groups: list[str] | None = None,
-    rows: int | None = None,
-) -> list[Parts]:  # fmt: skip
-    """The parts that a splitter makes of the training data, or of so many rows, in the order of the rows."""
+    splitter: Any, data: ClassificationData, strata: list[int] | None = None, groups: list[str] | None = None
+) -> list[Parts]:
+    """The parts that a splitter makes of the training data, in the order of the rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a rare class, which is checked here with its name
-        parts = [*splitter.split(np.zeros(rows or len(data.splits["train"])), strata, groups)]
+        parts = [*splitter.split(np.zeros(len(data.splits["train"])), strata, groups)]
     return [(np.sort(train).tolist(), np.sort(held_out).tolist()) for train, held_out in parts]
 
 

@@ -34,6 +34,7 @@ from bert_training.tasks.task_data import (
     check_cell,
     facts_of,
     files_or_hub,
+    folds_of_units,
     rows_of_units,
     sample_limit,
     summary_of,
@@ -203,13 +204,13 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
         for split, part in splits.items()
         if split != "test"
     }
-    divides_twice = args.validation_split is not None and "validation" in splits
-    refuse(problems | {"--validation_split: the data has validation data of its own; leave it out": divides_twice})
+    divides_twice = asks_to_divide(args) and "validation" in splits
+    given = "--validation_split and --folds divide training data without validation data of its own"
+    refuse(problems | {f"{given}; leave the flag out": divides_twice})
     labels, cutting = _labels(splits, model_labels), cutting_of(splits.get("train"), cutting)
-    if args.validation_split:
-        splits = _divided(splits["train"], args.validation_split, SPLIT_SEED) | {
-            split: part for split, part in splits.items() if split != "train"
-        }
+    if args.validation_split or args.folds:
+        test = {split: part for split, part in splits.items() if split != "train"}
+        splits = _divided(splits["train"], args) | test
     for split, part in splits.items():
         part.sentences = part.sentences[: sample_limit(args, split)]
         written = part.sentences if split != "train" else []  # beside their predicted tags
@@ -414,19 +415,20 @@ def _types(split: Split) -> set[str]:
     return tags if split.plain else {tag[2:] for tag in tags - {"O"}}
 
 
-def _divided(whole: Split, share: float, seed: int) -> dict[str, Split]:
-    """The sentences to train on, "train", and those that are held out, "validation".
+def _divided(whole: Split, args: NerArguments) -> dict[str, Split]:
+    """The sentences to train on, "train", and those that --validation_split or --folds holds out, "validation".
 
     Whole documents are held out, or sentences if there are not several. Both parts keep the order of the file.
-
-    Args:
-        share: of the sentences, above 0 and below 1.
     """
     in_documents = whole.facts["documents"] > 1
     units = [sentence.document if in_documents else row for row, sentence in enumerate(whole.sentences)]
-    rows = rows_of_units(units, share, seed)
+    if args.fold:
+        rows, asked = folds_of_units(units, args.num_folds, SPLIT_SEED)[args.fold - 1], f"fold {args.folds}"
+    else:
+        share = args.validation_split or 0.0
+        rows, asked = rows_of_units(units, share, SPLIT_SEED), f"asked for {share:g}"
     kind = "whole documents" if in_documents else "sentences"
-    described = f"{len(rows)} of {len(whole)} sentences held out (asked for {share:g}), {kind}"
+    described = f"{len(rows)} of {len(whole)} sentences held out ({asked}), {kind}"
     others = sorted({*range(len(whole))} - {*rows})
     return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}
 

@@ -269,7 +269,8 @@ def write_probabilities(
 ) -> None:
     """Write a JSON object for each sentence.
 
-    It has the ``tokens``, the predicted ``tags``, and for each word its ``probabilities`` of all tags.
+    It has its ``place`` in the data, the ``tokens``, the predicted ``tags``, and for each word its ``probabilities`` of
+    all tags.
 
     Args:
         shares: of all words, (words, labels).
@@ -278,5 +279,5 @@ def write_probabilities(
     with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):
             of_words = [dict(zip(labels, next(rows), strict=True)) for _ in tags]
-            record = {"tokens": sentence.words, "tags": tags, "probabilities": of_words}
+            record = {"place": sentence.place(0), "tokens": sentence.words, "tags": tags, "probabilities": of_words}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")

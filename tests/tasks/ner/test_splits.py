@@ -2,9 +2,11 @@
 
 import pytest
 
-from bert_training.tasks.ner.sources import _divided
+from bert_training.inputs.flags.fine_tuning import NerArguments
+from bert_training.tasks.ner import sources
 from bert_training.tasks.ner.tagged_text import Sentence, Split
 from bert_training.tasks.task_data import rows_of_units
+from tokenization.errors import UserError
 
 SIZES = [3, 1, 4, 1, 5, 9, 2, 6]  # sentences of every document
 
@@ -15,17 +17,24 @@ def data(documents: int) -> Split:
     return Split("train.txt", sentences, {"documents": documents, "sha256": "of the file", "tag_scheme": "BIO"})
 
 
+def divided(whole: Split, **flags) -> tuple[Split, Split]:
+    parts = sources._divided(
+        whole, NerArguments(output_dir="run", model_name_or_path="base", train_file="train.txt", **flags)
+    )
+    return parts["train"], parts["validation"]
+
+
 def words(split: Split) -> list[str]:
     return [sentence.words[0] for sentence in split.sentences]
 
 
 @pytest.mark.parametrize("documents", [0, len(SIZES)])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
-def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share):
+def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share, monkeypatch):
     for seed in range(20):
+        monkeypatch.setattr(sources, "SPLIT_SEED", seed)
         whole = data(documents)
-        parts = _divided(whole, share, seed)
-        train, held_out = parts["train"], parts["validation"]
+        train, held_out = divided(whole, validation_split=share)
         assert sorted([*words(train), *words(held_out)], key=words(whole).index) == words(whole)
         assert words(train) == sorted(words(train), key=words(whole).index)
         if documents:
@@ -36,6 +45,23 @@ def test_every_sentence_is_on_one_side_in_the_order_of_the_file(documents, share
             assert abs(len(held_out) - share * 31) <= 0.5
         assert train.facts["file_sha256"] == held_out.facts["file_sha256"] == "of the file"
         assert train.facts["sha256"] != held_out.facts["sha256"]
+
+
+@pytest.mark.parametrize("documents", [0, len(SIZES)])
+def test_folds_hold_out_every_sentence_once_and_documents_whole(documents):
+    whole = data(documents)
+    folds = [divided(whole, folds=f"{fold}/4") for fold in range(1, 5)]
+    assert sorted(word for _, held_out in folds for word in words(held_out)) == sorted(words(whole))
+    for train, held_out in folds:
+        assert sorted(words(train) + words(held_out)) == sorted(words(whole))
+        assert words(train) == sorted(words(train), key=words(whole).index)
+        if documents:
+            assert not {one.document for one in train.sentences} & {one.document for one in held_out.sentences}
+
+
+def test_more_folds_than_documents_are_refused():
+    with pytest.raises(UserError, match="--folds 9: expected at least 9 parts to hold out, got 8"):
+        divided(data(len(SIZES)), folds="1/9")
 
 
 def test_a_large_document_is_passed_over():
