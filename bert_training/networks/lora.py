@@ -7,12 +7,17 @@ comes closer to full fine-tuning (Dettmers et al. 2023, arXiv:2305.14314). Poole
 head is new. Optimiser and gradients have few weights then, which saves memory; the activations stay.
 
 A checkpoint of such a training holds both, W as ``base_layer``. At its end ``merge`` adds 2 B A to W, so that the
-finished folder is a plain BERT.
+finished folder is a plain BERT. ``save_adapter`` writes A and B alone.
 """
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_file
 from transformers import PreTrainedModel
+
+from bert_training.files.atomic import sealed_folder
 
 TARGETS = r".*encoder\.layer\.\d+\..*\.(query|key|value|dense)"
 FROZEN = ("embeddings.", "encoder.")  # whatever else there is, is trained whole
@@ -26,6 +31,23 @@ def add_lora(model: PreTrainedModel, rank: int) -> None:
     for name, parameter in model.named_parameters():
         inside = name.removeprefix(f"{model.base_model_prefix}.").startswith(FROZEN)
         parameter.requires_grad_("lora_" in name or not inside)
+
+
+def save_adapter(model: PreTrainedModel, base: str | None, folder: Path) -> None:
+    """Write what is trained as an adapter: ``peft.PeftModel.from_pretrained(model, folder)`` puts it on the model.
+
+    Args:
+        base: name or folder of that model, for the adapter's config.
+    """
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    whole = sorted({name.rpartition(".")[0] for name in trained if "lora_" not in name})
+    settings: Any = vars(model)["peft_config"]["default"]
+    settings = dataclasses.replace(settings, base_model_name_or_path=base, modules_to_save=whole, inference_mode=True)
+    with sealed_folder(folder) as draft:
+        settings.save_pretrained(draft)
+        names = {name: f"base_model.model.{name.replace('.default.', '.')}" for name in trained}
+        weights = {names[name]: weight.detach().cpu().contiguous() for name, weight in trained.items()}
+        save_file(weights, draft / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def merge(model: PreTrainedModel) -> None:

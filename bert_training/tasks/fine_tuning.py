@@ -448,7 +448,9 @@ def fine_tune(
         if best.step != total_steps:
             _, outcome = task.evaluate(run, model, best.step)
     if train and args.lora_rank:
-        lora.merge(run.accelerator.unwrap_model(model))
+        adapted = run.accelerator.unwrap_model(model)
+        run.only_main(lambda: lora.save_adapter(adapted, args.model_name_or_path, run.output_dir / "adapter"))
+        lora.merge(adapted)
     seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
     rate = state.totals.steps * size / seconds if seconds else 0
     speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}

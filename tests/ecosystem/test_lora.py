@@ -5,19 +5,22 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import run_glue
 from tests.helpers.ecosystem import deprecations, needed
 from tests.helpers.same_runs import check_same
 from tests.helpers.script_checks import stopped_after_saving
 
-needed("peft")
+PeftModel = needed("peft").PeftModel
 pytestmark = [pytest.mark.slow, *deprecations]
 RANK = 3
 
 
-@pytest.mark.tried("peft", "`--lora_rank` of the scripts: changes of this rank, resumed with the same bits, and merged")
+@pytest.mark.tried(
+    "peft",
+    "`--lora_rank` of the scripts: changes of this rank, resumed with the same bits, merged, and saved as an adapter",
+)
 @pytest.mark.parametrize("memory", [(), ("--gradient_checkpointing",)])
 def test_from_the_flag_to_the_folder(tmp_path, finished, monkeypatch, memory):
     monkeypatch.setattr("bert_training.tasks.fine_tuning.draw_curves", lambda *_: None)
@@ -55,6 +58,12 @@ def test_from_the_flag_to_the_folder(tmp_path, finished, monkeypatch, memory):
             assert torch.equal(weight, before[name]), name
         elif name in before:
             assert not torch.equal(weight, before[name]), name
+    base = AutoModelForSequenceClassification.from_pretrained(finished, num_labels=2, ignore_mismatched_sizes=True)
+    adapted = PeftModel.from_pretrained(base, whole / "adapter").eval()
+    text = AutoTokenizer.from_pretrained(whole)("the red house", return_tensors="pt")
+    with torch.no_grad():
+        torch.testing.assert_close(adapted(**text).logits, model(**text).logits)
+    assert adapted.peft_config["default"].base_model_name_or_path == str(finished)
     results = json.loads((whole / "all_results.json").read_text())
     run_glue.main(
         [
