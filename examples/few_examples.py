@@ -10,7 +10,7 @@ import sys
 
 from datasets import load_dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.losses import BatchHardSoftMarginTripletLoss
+from sentence_transformers.sentence_transformer.losses import BatchHardSoftMarginTripletLoss
 from sklearn.linear_model import LogisticRegression
 
 
