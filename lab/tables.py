@@ -267,6 +267,7 @@ RECORDS: dict[str, Callable[[dict], str]] = {
     "step_cpu": steps,
     "step_cpu_xeon": pretraining_steps,
     "step_cpu_bf16": pretraining_steps,
+    "step_cpu_avx512_bf16": steps,
     "step_cuda": pretraining_steps,
     "compatibility": compatibility,
     "speedrun": speedrun,

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import pandas
@@ -74,11 +73,11 @@ def write(record: dict[str, Any]) -> None:
     rows = [
         [
             str(count),
-            *(f"{100 * mean(scores):.1f} ({min(scores):.3f} to {max(scores):.3f})" for scores in found.values()),
+            *(" ".join(f"{100 * score:.1f}" for score in sorted(scores)) for scores in found.values()),
         ]
         for count, found in record["scores"].items()
     ]
-    heads = ("examples a class", "run_glue.py, defaults", "examples/few_examples.py")
+    heads = ("examples a class", "`run_glue.py`, defaults", "`examples/few_examples.py`")
     record["table"] = markdown(heads, rows).splitlines()
     write_json(ROOT / "lab" / "records" / "few_examples.json", record)
 

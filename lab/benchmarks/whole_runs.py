@@ -95,7 +95,7 @@ class Row(NamedTuple):
 DEFAULTS = {
     "mrpc": Row("mrpc", "run_glue", "stock classifier"),
     "rte-sized": Row("rte", "run_glue", "stock classifier"),
-    "sst2": Row("sst2", "run_glue", "stock classifier"),
+    "sst2": Row("sst2", "run_glue", "stock classifier", flags=("--text_column", "sentence1")),
     "squad": Row("squad", "run_squad", "stock questions", length=384, batch=12, epochs=2, rate=3e-5),
     "scoring mrpc": Row("mrpc", "run_glue", "stock classifier", train=False, aim=1.3),
     "scoring squad": Row("squad", "run_squad", "stock questions", length=384, train=False, aim=1.3),
@@ -125,7 +125,7 @@ GPU_ROWS = {
 CPU_ROWS = {
     **DEFAULTS,
     **{
-        f"{name}, float32": row._replace(aim=min(row.aim, 1.6), flags=("--mixed_precision", "no"))
+        f"{name}, float32": row._replace(aim=min(row.aim, 1.6), flags=(*row.flags, "--mixed_precision", "no"))
         for name, row in DEFAULTS.items()
         if name != "cold start"
     },
