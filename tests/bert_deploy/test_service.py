@@ -73,8 +73,9 @@ def opened(tmp_path_factory, pretrained):
     return of
 
 
-def client(model, *settings):
-    return TestClient(make_service(model, *settings))
+def client(model, batch_size=1):
+    """One text at a time: only then has an answer the digits that it has elsewhere, on every processor."""
+    return TestClient(make_service(model, batch_size))
 
 
 def answers(asked, body, path="/predict"):
