@@ -1,6 +1,6 @@
 """List the rows of a data set whose labels are probably wrong, the most doubtful first, as CSV.
 
-    python run_glue.py ... --train_file rows.csv --folds 5 --output_dir runs/folds
+    python run_glue.py ... --train_file rows.csv --folds 5 --output_dir runs/folds      # or run_ner.py
     bert-repro doubts runs/folds > doubts.csv
     bert-repro doubts runs/one        # the validation data of a single run
 

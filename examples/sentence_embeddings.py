@@ -7,7 +7,7 @@ import sys
 
 from datasets import load_dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 
 def main(folder: str, pairs: str, new_folder: str, epochs: str = "1") -> None:

@@ -176,7 +176,6 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
                 while end < len(text) and unicodedata.category(text[end]).startswith("M"):
                     end += 1  # a mark that was stripped from the end of the word
                 unknown[text[start:end]] += 1
-    lost = sum(_counted(word) * count for word, count in unknown.items())
     # A letter shows the language, which a mark of punctuation does not.
     example = min(unknown, key=lambda word: (not any(map(str.isalpha, word)), -unknown[word], word), default="")
     words, normalizer = Counter(word for text in sample for word in text.split()), backend.normalizer
@@ -184,12 +183,13 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
     for word, count in words.items() if normalizer else ():
         if (before := marks(word)) and marks(normalizer.normalize_str(word)) < before:
             stripped[word] = count
-    share = lost / max(1, sum(map(_counted, sample)))
+    share = _letters(unknown) / max(1, _letters(words))
     return Coverage(share, example[:20], _stripping(stripped, _characters(words), normalizer))
 
 
-def _counted(text: str) -> int:
-    return sum(character.isalpha() or not character.isascii() for character in text)
+def _letters(words: Counter[str]) -> int:
+    """The number of letters, and of all characters outside of ASCII, in words that are there so many times."""
+    return sum(count * sum(one.isalpha() or not one.isascii() for one in word) for word, count in words.items())
 
 
 def _sample(texts: Iterable[str]) -> list[str]:

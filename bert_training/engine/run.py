@@ -210,7 +210,7 @@ LOCK = ".lock"  # the name of the lock file
 # is accepted, because many users send what is printed to a file in it, or keep notes there.
 WRITTEN = (
     r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
-    r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
+    r"README\.md|training_curves\.png|adapter|checkpoint-(best-)?\d+",
     r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout|lstm_heads)\.py",
     r"predictions_(validation|test)\.(csv|jsonl)|confusion\.json",
     r"(nbest_|span_)?predictions\.json|null_odds\.json",

@@ -17,7 +17,7 @@ from typing import Any
 from tokenization.errors import UserError
 
 HASHES = "hashes.json"
-FOLDERS = ("corpus",)
+FOLDERS = ("corpus", "adapter")
 MODULES = "[0-9]_[A-Z]*"  # the folders of sentence-transformers' modules, such as 1_Pooling
 # Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
 # folder, and unfinished drafts.

@@ -93,6 +93,7 @@ class Layout(NamedTuple):
     broken_share: float = 0.0
 
 
+ROWS_AT_ONCE = 1 << 16  # of one Arrow array of strings, which holds at most 2 GB
 AS_USUAL = Layout()
 
 
@@ -240,7 +241,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
                     f"{source}, row {row}: expected {told}, got {value!r:.80}; correct it, or name another column"
                 )
         try:
-            values = pyarrow.array(spelled, _arrow_type(column, lists), memory_pool=pyarrow.system_memory_pool())
+            values = _strings(spelled) if fits is str else _nested(spelled, column)
         except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
             raise UserError(f"{source}: expected Unicode text as {column.role}: {error}") from None
     if (column.needed or column.filled) and not column.gaps and values.null_count:
@@ -249,13 +250,25 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
     return values
 
 
-def _arrow_type(column: Column, lists: bool) -> Any:
+def _strings(values: Sequence[str | None]) -> Any:
+    """The Arrow array of them. ``pyarrow.array`` would import pandas first, which takes half a second."""
     import pyarrow
 
-    text = pyarrow.string()
-    if column.answers:
-        return pyarrow.struct(dict(zip(ANSWER, (pyarrow.list_(text), pyarrow.list_(pyarrow.int64())))))
-    return pyarrow.list_(text) if lists else text
+    parts = []
+    for first in range(0, len(values), ROWS_AT_ONCE):
+        builder = pyarrow.lib.StringBuilder(pyarrow.system_memory_pool())
+        builder.append_values(values[first : first + ROWS_AT_ONCE])
+        parts.append(builder.finish())
+    return pyarrow.chunked_array(parts, pyarrow.string())
+
+
+def _nested(values: Sequence[Any], column: Column) -> Any:
+    """The Arrow array of lists of strings, or of answers."""
+    import pyarrow
+
+    of_texts = pyarrow.list_(pyarrow.string())
+    of_answers = pyarrow.struct(dict(zip(ANSWER, (of_texts, pyarrow.list_(pyarrow.int64())))))
+    return pyarrow.array(values, of_answers if column.answers else of_texts, memory_pool=pyarrow.system_memory_pool())
 
 
 def _spelled(value: Any, column: Column) -> Any:

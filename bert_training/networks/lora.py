@@ -7,7 +7,7 @@ comes closer to full fine-tuning (Dettmers et al. 2023, arXiv:2305.14314). Poole
 head is new. Optimiser and gradients have few weights then, which saves memory; the activations stay.
 
 A checkpoint of such a training holds both, W as ``base_layer``. At its end ``merge`` adds 2 B A to W, so that the
-finished folder is a plain BERT. ``save_adapter`` writes A and B alone.
+finished folder is a plain BERT. ``save_adapter`` writes what was trained: A, B, pooler and head.
 """
 
 import dataclasses

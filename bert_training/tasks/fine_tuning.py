@@ -449,7 +449,8 @@ def fine_tune(
             _, outcome = task.evaluate(run, model, best.step)
     if train and args.lora_rank:
         adapted = run.accelerator.unwrap_model(model)
-        run.only_main(lambda: lora.save_adapter(adapted, args.model_name_or_path, run.output_dir / "adapter"))
+        if not getattr(args, "keep_layers", None):  # the model that it is for has all layers
+            run.only_main(lambda: lora.save_adapter(adapted, args.model_name_or_path, run.output_dir / "adapter"))
         lora.merge(adapted)
     seconds = state.totals.seconds  # of all training steps, without evaluations and checkpoints
     rate = state.totals.steps * size / seconds if seconds else 0

@@ -254,11 +254,12 @@ def rows_of_units(units: Sequence[Any], share: float, seed: int) -> list[int]:
     return [row for row, unit in enumerate(units) if unit in held_out]
 
 
-def folds_of_units(units: Sequence[Any], folds: int, seed: int) -> list[list[int]]:
+def folds_of_units(units: Sequence[Any], folds: int, seed: int, what: str) -> list[list[int]]:
     """For each fold the rows that it holds out: those of a part of the units.
 
     Args:
         units: as for ``rows_of_units``.
+        what: what they are, for the user.
 
     Raises:
         UserError: there are fewer units than folds.
@@ -267,7 +268,9 @@ def folds_of_units(units: Sequence[Any], folds: int, seed: int) -> list[list[int
 
     names = np.array([*dict.fromkeys(units)])
     if len(names) < folds:
-        raise UserError(f"--folds {folds}: expected at least {folds} parts to hold out, got {len(names)}; give fewer")
+        raise UserError(
+            f"--folds {folds}: expected at least {folds} {what} to hold out in turn, got {len(names)}; give fewer"
+        )
     parts = KFold(n_splits=folds, shuffle=True, random_state=seed).split(names)
     return [np.flatnonzero(np.isin(units, names[held_out])).tolist() for _, held_out in parts]
 

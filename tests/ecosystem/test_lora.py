@@ -64,6 +64,7 @@ def test_from_the_flag_to_the_folder(tmp_path, finished, monkeypatch, memory):
     with torch.no_grad():
         torch.testing.assert_close(adapted(**text).logits, model(**text).logits)
     assert adapted.peft_config["default"].base_model_name_or_path == str(finished)
+    assert "adapter/adapter_model.safetensors" in json.loads((whole / "hashes.json").read_text())["sha256"]
     results = json.loads((whole / "all_results.json").read_text())
     run_glue.main(
         [

@@ -9,7 +9,7 @@ from tests.helpers import short_runs
 from tests.helpers.ecosystem import PLAIN, TRUSTED, WAYS, deprecations, largest_difference, needed, open_folder
 
 sentence_transformers = needed("sentence_transformers")
-losses = needed("sentence_transformers.losses")
+losses = needed("sentence_transformers.sentence_transformer.losses")
 parts = needed("sentence_transformers.sentence_transformer.modules")
 pytestmark = [pytest.mark.slow, *deprecations]
 TEXTS = ["the old house by the river .", "a king", "the queen opened the letter , and the night was old ."]

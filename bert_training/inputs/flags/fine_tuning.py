@@ -43,7 +43,7 @@ class FineTuningArguments(SharedArguments):
         max_eval_samples: Use only this many validation examples, the first ones.
         lr_scheduler_type: How the learning rate goes on after the warm-up: linear or cosine to 0, or constant.
         lora_rank: Train only matrices of this rank beside the encoder's (LoRA, by peft), and the head; 8 is usual. They
-            are merged at the end, and OUTPUT_DIR/adapter has them alone. It wants about ten times the learning rate.
+            are merged at the end; OUTPUT_DIR/adapter keeps them. It wants about ten times the learning rate.
         load_best_model_at_end: Keep the weights of the best evaluation instead of the last.
         metric_for_best_model: Metric that decides which evaluation, or which run of a series, is the best. Default: the
             paper's.

@@ -44,7 +44,7 @@ from bert_training.tasks.classification.labels import (
 from bert_training.tasks.classification.multi_label_scores import MARK
 from bert_training.tasks.classification.splits import check_divided, check_labels_to_learn
 from bert_training.tasks.classification.trained_for import TrainedFor
-from bert_training.tasks.task_data import check_cell, check_ids, sample_limit
+from bert_training.tasks.task_data import asks_to_divide, check_cell, check_ids, sample_limit
 from tokenization.errors import UserError
 
 HUB_NAME = "nyu-mll/glue"
@@ -331,9 +331,8 @@ def _from_hub(args: GlueArguments, name: str | None) -> dict[str, Read]:
     named = {split: split for split in dataset} | usual_splits(dataset)
     tests = args.do_predict or "train" not in wanted
     chosen = {split: named[split] for split in wanted if split in named and (tests or not split.startswith("test"))}
-    divides = args.folds is not None or args.validation_split is not None
     validates = any(split.startswith("validation") for split in named)
-    if "train" in chosen and "test" in dataset and not validates and not divides:
+    if "train" in chosen and "test" in dataset and not validates and not asks_to_divide(args):
         chosen["validation"] = "test"
     if not chosen:
         raise UserError(

@@ -19,7 +19,7 @@ from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.hub_datasets import AS_FILES
 from bert_training.tasks.classification.glue import Task
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples
-from bert_training.tasks.task_data import SPLIT_SEED, folds_of_units, rows_of_units
+from bert_training.tasks.task_data import SPLIT_SEED, asks_to_divide, folds_of_units, rows_of_units
 from tokenization.errors import UserError
 
 GIVE = "give --validation_file, --validation_split 0.1, or --validation_split 0 to train without an evaluation"
@@ -36,7 +36,7 @@ def check_divided(args: GlueArguments, splits: Sequence[str]) -> None:
     Raises:
         ValueError: there is no validation data, or there is some and a flag would make more.
     """
-    divides = args.folds is not None or args.validation_split is not None
+    divides = asks_to_divide(args)
     validates = any(split.startswith("validation") for split in splits)
     if "train" in splits and not validates and not divides:
         give = "give --validation_file" if args.task_name else GIVE  # the splits of a task of GLUE are fixed
@@ -161,7 +161,8 @@ def fold_rows(data: ClassificationData, folds: int, seed: int) -> list[Parts]:
         dealer = model_selection.StratifiedGroupKFold if in_groups else model_selection.StratifiedKFold
         parts = _split(dealer(n_splits=folds, shuffle=True, random_state=seed), data, classes, train.groups)
     else:
-        held_out = folds_of_units(train.groups or range(len(train)), folds, seed)
+        what = "rows" if train.groups is None else "groups"
+        held_out = folds_of_units(train.groups or range(len(train)), folds, seed, what)
         parts = [(sorted({*range(len(train))}.difference(rows)), rows) for rows in held_out]
     for number, part in enumerate(parts, 1):
         _check_parts(data, part, f"--folds {folds}, fold {number}", held_out_too=True)

@@ -108,6 +108,8 @@ class NerData:
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             held_out = f"; {part.facts['divided']}" if "divided" in part.facts else ""
             lines.append(f"{line}, {part.source}{held_out}")
+            if held_out and unknown:
+                lines.append("warning: what is held out has names that the model cannot learn; hold out less at a time")
         if "train" in self.splits and "validation" not in self.splits:
             lines.append("no validation data: nothing will say how good the model is")
         return "\n".join([*lines, f"labels: {', '.join(self.label_names)}", *summary_of(self.class_weights)])
@@ -213,7 +215,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None, c
         splits = _divided(splits["train"], args) | test
     for split, part in splits.items():
         part.sentences = part.sentences[: sample_limit(args, split)]
-        written = part.sentences if split != "train" else []  # beside their predicted tags
+        written = part.sentences if split != "train" or args.folds else []  # beside their predicted tags
         for sentence in written:
             for number, word in enumerate(sentence.words):
                 check_cell(word, sentence.place(number), "a word")
@@ -422,12 +424,12 @@ def _divided(whole: Split, args: NerArguments) -> dict[str, Split]:
     """
     in_documents = whole.facts["documents"] > 1
     units = [sentence.document if in_documents else row for row, sentence in enumerate(whole.sentences)]
+    kind = "whole documents" if in_documents else "sentences"
     if args.fold:
-        rows, asked = folds_of_units(units, args.num_folds, SPLIT_SEED)[args.fold - 1], f"fold {args.folds}"
+        rows, asked = folds_of_units(units, args.num_folds, SPLIT_SEED, kind)[args.fold - 1], f"fold {args.folds}"
     else:
         share = args.validation_split or 0.0
         rows, asked = rows_of_units(units, share, SPLIT_SEED), f"asked for {share:g}"
-    kind = "whole documents" if in_documents else "sentences"
     described = f"{len(rows)} of {len(whole)} sentences held out ({asked}), {kind}"
     others = sorted({*range(len(whole))} - {*rows})
     return {"train": _part(whole, others, described), "validation": _part(whole, rows, described)}

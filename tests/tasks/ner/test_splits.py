@@ -60,7 +60,7 @@ def test_folds_hold_out_every_sentence_once_and_documents_whole(documents):
 
 
 def test_more_folds_than_documents_are_refused():
-    with pytest.raises(UserError, match="--folds 9: expected at least 9 parts to hold out, got 8"):
+    with pytest.raises(UserError, match="--folds 9: expected at least 9 whole documents to hold out in turn, got 8"):
         divided(data(len(SIZES)), folds="1/9")
 
 
