@@ -109,7 +109,9 @@ class NerData:
             held_out = f"; {part.facts['divided']}" if "divided" in part.facts else ""
             lines.append(f"{line}, {part.source}{held_out}")
             if held_out and unknown:
-                lines.append("warning: what is held out has names that the model cannot learn; hold out less at a time")
+                lines.append(
+                    "warning: what only the part held out has counts as missed; hold out less, or tag more of it"
+                )
         if "train" in self.splits and "validation" not in self.splits:
             lines.append("no validation data: nothing will say how good the model is")
         return "\n".join([*lines, f"labels: {', '.join(self.label_names)}", *summary_of(self.class_weights)])

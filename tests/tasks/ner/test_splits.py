@@ -64,6 +64,17 @@ def test_more_folds_than_documents_are_refused():
         divided(data(len(SIZES)), folds="1/9")
 
 
+def test_a_type_that_is_only_in_the_part_held_out_is_said():
+    train, held_out = divided(data(0), folds="1/4")
+    labels = ("O", "B-PER", "I-PER")
+    assert "warning" not in sources.NerData("own", {"train": train, "validation": held_out}, labels).summary()
+    held_out.sentences[0].tags = ["B-PER"]
+    said = sources.NerData("own", {"train": train, "validation": held_out}, labels).summary()
+    assert (
+        "the training data has no entities of type PER" in said and "warning: what only the part held out has" in said
+    )
+
+
 def test_a_large_document_is_passed_over():
     for seed in range(20):
         assert len(rows_of_units([0] * 200 + [1] * 5 + [2] * 5 + [3] * 5, 0.1, seed)) == 15
