@@ -13,11 +13,12 @@ CoNLL-2003 in its original files (one word per line, with its tag last; plain, .
 Your own files: columns or JSON, with tags in IO, IOB1, BIO, BIOES or BMES, or plain ones such as parts of speech; or
 texts with spans, {"text": "Ada slept.", "label": [[0, 3, "PER"]]}, also as doccano, Label Studio and others export them
 (docs/tag.md). --test_file may also have plain sentences, one a line. A sentence is read with as much of its document
-around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without. One file is enough with
---validation_split 0.1, or with --folds 5 for a cross-validation:
+around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
+
+One file is enough with --validation_split 0.1, or with --folds 5 (a cross-validation), in place of --validation_file.
 
 A data set of the Hub with columns of words and tags, here with transformers' network as a control:
 
