@@ -182,16 +182,12 @@ class Run(Generic[Args_co]):
         self.main_first(lambda: work() if self.is_main else None)
 
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json``, which marks a finished run, and let other processes into the folder.
-
-        Memory and trackers are released, because further runs may follow in this process (--seeds).
-        """
+        """Write ``all_results.json``, which marks a finished run, and let other processes into the folder."""
         if self.is_main:
             write_results(self.output_dir, finite(results))
             unlock_output_dir(self.output_dir)
         for tracker in self.accelerator.trackers:
             tracker.finish()
-        self.accelerator.free_memory()
 
 
 def finite(value: Any) -> Any:

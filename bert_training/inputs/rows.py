@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 KINDS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 ANSWER = ("text", "answer_start")
+AS_SQUAD = "answers as SQuAD has them, lists 'text' and 'answer_start' of one length"
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}  # with their names for --delimiter
 
 
@@ -229,10 +230,7 @@ def _as_text(values: Any, column: Column, source: str) -> Any:
         rows = _of_label_studio(rows) if column.lists else rows
         spelled = [_spelled(value, column) for value in rows]
         lists = column.lists and any(isinstance(value, list) for value in spelled)
-        wanted = "text" if not column.lists else "a word, a number or a list of them"
-        wanted = (
-            "answers as SQuAD has them, lists 'text' and 'answer_start' of one length" if column.answers else wanted
-        )
+        wanted = AS_SQUAD if column.answers else "a word, a number or a list of them" if column.lists else "text"
         told = f"a list in {column.role!r}, as in other rows" if lists else f"{wanted} as {column.role}"
         fits = dict if column.answers else list if lists else str
         for row, value in enumerate(spelled, 1):

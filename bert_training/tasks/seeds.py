@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from accelerate.utils import release_memory
 
 from bert_training.engine.launch import settled_precision
 from bert_training.engine.run import (
@@ -73,6 +74,7 @@ def run_series(args: Args, run_alone: Callable[[Args], None]) -> None:
         say(f"--- run {number} of {len(plans)}: {Path(plan.output_dir).name}")
         torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
         run_alone(plan)
+        release_memory()  # of this run, before the next
     if is_main_process():
         summary = summarise([Path(plan.output_dir) for plan in plans], args.metric_for_best_model)
         if other:
