@@ -165,9 +165,9 @@ class Coverage(NamedTuple):
 
 def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Coverage:
     """What a tokenizer makes of texts, by a sample of them of at most a million characters."""
-    from .bert_tokenizer import tokenizer_json  # it imports transformers, which takes a second
-
-    backend = tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))  # a copy, without truncation and padding
+    backend = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())  # a copy
+    backend.no_truncation()
+    backend.no_padding()
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
     sample, unknown, mark = _sample(texts), Counter[str](), tokenizer.unk_token_id
     for text, encoding in zip(sample, backend.encode_batch(sample, add_special_tokens=False), strict=True):
