@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ def in_a_fork(flags: list[str], counted: Path, fatal: int | None = None) -> int:
         sys.settrace(None)
         counted.write_text(str(passed))
         os._exit(0)
+    except BaseException:
+        sys.settrace(None)
+        os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(1)
 
