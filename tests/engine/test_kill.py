@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 import run_pretraining
@@ -65,6 +66,7 @@ def in_a_fork(flags: list[str], counted: Path, fatal: int | None = None) -> int:
         os._exit(1)
 
 
+@pytest.mark.skipif(torch.version.cuda is not None, reason="a fork cannot have the threads of torch for CUDA")
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, no_pictures):
     whole, killed = tmp_path / "whole", [*flags, "--output_dir", str(tmp_path / "killed")]
     assert in_a_fork([*flags, "--output_dir", str(whole)], tmp_path / "lines") == 0
