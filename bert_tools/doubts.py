@@ -35,7 +35,7 @@ class Judged(NamedTuple):
     """A label that was given, and what a model that has not seen it finds.
 
     Attributes:
-        place: the id of the row, or where the data has the sentence, and the number of the word, counted from 1.
+        place: the id of the row; of a tagged word, the place of its sentence, and its number, counted from 1.
         text: the text or the pair, "" where the data of the run is not at hand; of tagged words, the word.
         shares: the probability of each label.
     """

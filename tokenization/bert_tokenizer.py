@@ -92,7 +92,7 @@ def write_vocab(
     Raises:
         ValueError: an id has no piece, so that all later rows would stand for other ids.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: tokenizers.Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not isinstance(backend.model, WordPiece):
         return None
     vocab, all_ids = backend.get_vocab(with_added_tokens=False), backend.get_vocab(with_added_tokens=True)
@@ -119,7 +119,7 @@ def forget_calls(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
     They are the state of somebody's last call. Left on, they would be saved again, and whoever uses the library
     directly would get texts that are cut or padded.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: tokenizers.Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_truncation()
         backend.no_padding()
@@ -192,21 +192,23 @@ def build_tokenizer(
 # --- the content of a tokenizer --------------------------------------------------------------------------------------
 
 
-def tokenizer_json(tokenizer: transformers.PreTrainedTokenizerBase) -> str:
-    """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a ``backend_tokenizer``.
-
-    Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
-
-    Raises:
-        ValueError: it has none.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+def backend_of(tokenizer: transformers.PreTrainedTokenizerBase) -> tokenizers.Tokenizer:
+    """The ``backend_tokenizer``. Raises UserError if it has none, as tokenizers that are written in Python."""
+    backend: tokenizers.Tokenizer | None = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise UserError(
             f"expected a fast tokenizer, which has a tokenizer.json, got {type(tokenizer).__name__}; give another with "
             "--tokenizer_name"
         )
-    content = json.loads(backend.to_str())
+    return backend
+
+
+def tokenizer_json(tokenizer: transformers.PreTrainedTokenizerBase) -> str:
+    """The content of tokenizer.json in canonical form; raises as ``backend_of``.
+
+    Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
+    """
+    content = json.loads(backend_of(tokenizer).to_str())
     content["truncation"] = content["padding"] = None
     return json.dumps(content, sort_keys=True, ensure_ascii=False)
 

@@ -165,7 +165,9 @@ class Coverage(NamedTuple):
 
 def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Coverage:
     """What a tokenizer makes of texts, by a sample of them of at most a million characters."""
-    backend = tokenizers.Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())  # a copy
+    from .bert_tokenizer import backend_of  # it imports transformers, which takes a second
+
+    backend = tokenizers.Tokenizer.from_str(backend_of(tokenizer).to_str())  # a copy
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text

@@ -45,8 +45,10 @@ def save_adapter(model: PreTrainedModel, base: str | None, folder: Path) -> None
     settings = dataclasses.replace(settings, base_model_name_or_path=base, modules_to_save=whole, inference_mode=True)
     with sealed_folder(folder) as draft:
         settings.save_pretrained(draft)
-        names = {name: f"base_model.model.{name.replace('.default.', '.')}" for name in trained}
-        weights = {names[name]: weight.detach().cpu().contiguous() for name, weight in trained.items()}
+        weights = {
+            f"base_model.model.{name.replace('.default.', '.')}": weight.detach().cpu().contiguous()
+            for name, weight in trained.items()
+        }
         save_file(weights, draft / "adapter_model.safetensors", metadata={"format": "pt"})
 
 

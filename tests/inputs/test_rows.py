@@ -115,3 +115,9 @@ def test_json_keeps_what_arrow_would_change(tmp_path: Path) -> None:
     """Arrow's own reader makes timestamps of such texts."""
     path = written(tmp_path, "a.jsonl", json.dumps({"text": "2020-01-01T00:00:00Z", "label": "01"}))
     assert read_rows(path, [TEXT, LABEL]).data.to_pydict() == {"text": ["2020-01-01T00:00:00Z"], "label": ["01"]}
+
+
+def test_columns_of_many_rows_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bert_training.inputs.rows.ROWS_AT_ONCE", 2)
+    path = written(tmp_path, "a.jsonl", "".join(f'{{"text": "{n}"}}\n' for n in range(5)))
+    assert read_rows(path, [TEXT]).data["text"].to_pylist() == [*"01234"]

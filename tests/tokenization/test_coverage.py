@@ -8,6 +8,7 @@ from transformers import BertTokenizer
 from tokenization import FullTokenizer, build_tokenizer
 from tokenization import coverage as coverage_module
 from tokenization.coverage import coverage
+from tokenization.errors import UserError
 from tokenization.train_wordpiece import train_wordpiece
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "##s", "a", "##a", "म", "schon", "."]
@@ -102,3 +103,8 @@ def test_a_sample_is_spread_over_the_whole_text(monkeypatch):
     monkeypatch.setattr(coverage_module, "SAMPLE", 1000)
     numbers = [int(text) for text in coverage_module._sample(f"{number:010}" for number in range(10_000))]
     assert numbers == [*range(0, 10_000, 128)]
+
+
+def test_a_tokenizer_that_is_written_in_python_is_refused():
+    with pytest.raises(UserError, match="expected a fast tokenizer"):
+        coverage(object(), ["a"])

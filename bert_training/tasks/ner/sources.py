@@ -110,7 +110,7 @@ class NerData:
             lines.append(f"{line}, {part.source}{held_out}")
             if held_out and unknown:
                 lines.append(
-                    "warning: what only the part held out has counts as missed; hold out less, or tag more of it"
+                    "warning: the model cannot learn these, so they count as missed; hold out less, or tag more of them"
                 )
         if "train" in self.splits and "validation" not in self.splits:
             lines.append("no validation data: nothing will say how good the model is")

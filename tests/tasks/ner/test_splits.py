@@ -64,15 +64,22 @@ def test_more_folds_than_documents_are_refused():
         divided(data(len(SIZES)), folds="1/9")
 
 
+@pytest.mark.parametrize("fold", [1, 2])
+def test_every_fold_refuses_a_word_that_only_one_of_them_will_write(fold, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"tokens": ["Ada"], "tags": ["B-PER"]}\n{"tokens": ["a\\tb"], "tags": ["B-PER"]}\n')
+    args = NerArguments(output_dir="run", model_name_or_path="base", train_file=str(path), folds=f"{fold}/2")
+    with pytest.raises(UserError, match="row 2"):
+        sources.load_data(args)
+
+
 def test_a_type_that_is_only_in_the_part_held_out_is_said():
     train, held_out = divided(data(0), folds="1/4")
     labels = ("O", "B-PER", "I-PER")
     assert "warning" not in sources.NerData("own", {"train": train, "validation": held_out}, labels).summary()
     held_out.sentences[0].tags = ["B-PER"]
     said = sources.NerData("own", {"train": train, "validation": held_out}, labels).summary()
-    assert (
-        "the training data has no entities of type PER" in said and "warning: what only the part held out has" in said
-    )
+    assert "the training data has no entities of type PER" in said and "warning: the model cannot learn these" in said
 
 
 def test_a_large_document_is_passed_over():
