@@ -208,8 +208,7 @@ def tokenizer_json(tokenizer: transformers.PreTrainedTokenizerBase) -> str:
 
     Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
     """
-    content = json.loads(backend_of(tokenizer).to_str())
-    content["truncation"] = content["padding"] = None
+    content = json.loads(backend_of(tokenizer).to_str()) | {"truncation": None, "padding": None}
     return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
 

@@ -12,7 +12,7 @@ from tests.helpers.repository import HOUSES, ROOT
 SCRIPTS = sorted(path.name for path in ROOT.glob("run_*.py"))
 OURS = ("modeling_bert_repro", "tokenization", *HOUSES)
 # The most that a script may enter; lower these when it enters less.
-ENTERED = {"run_pretraining": {"files": 43, "lines": 4452}, "run_glue": {"files": 45, "lines": 3797}}
+ENTERED = {"run_pretraining": {"files": 43, "lines": 4452}, "run_glue": {"files": 45, "lines": 3798}}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
