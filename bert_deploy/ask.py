@@ -24,15 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from transformers import (
-    BertConfig,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import BertConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bert_training.engine.batches import Features
 from bert_training.engine.predict import predict_alone
@@ -52,6 +44,7 @@ from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.squad.windows import Windows, build_windows, check_lengths
 from bert_training.tasks.stored_flags import stored_settings
 from bert_training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
+from modeling_bert_repro import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 from tokenization.coverage import coverage
 from tokenization.errors import UserError
 
@@ -68,6 +61,7 @@ def load(
     config = checkpoint_config(name, "--model")
     tokenizer = load_tokenizer(name)
     model = load_network(cls, name, config=config, trust_remote_code=False).model
+    model.config.update({"unpad_inputs": "auto"})
     check_fit(cast("BertConfig", model.config), tokenizer, 1)
     if dtype == BFLOAT16:
         compute_in_bfloat16(model)

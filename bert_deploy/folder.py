@@ -1,7 +1,7 @@
 """Open the folder of a model that is to be asked, which may come from somebody else.
 
-No code from it is executed, and nothing is fetched. The network is transformers' class or one of this project's own,
-chosen by the name in ``config.json``; weights are read from safetensors only.
+No code from it is executed, and nothing is fetched. The network is this project's class of the name in
+``config.json``, which computes no padding; weights are read from safetensors only.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+import modeling_bert_repro
 from bert_deploy.export_record import EXPORT
 from bert_deploy.onnx_files import TORCH, load_exported
 from bert_training.inputs.flags import objectives
@@ -39,7 +39,7 @@ from bert_training.tasks.classification.verdicts import Verdict, judge_of
 from bert_training.tasks.squad.windows import check_lengths
 from bert_training.tasks.stored_flags import stored_length, stored_settings
 from modeling_bert_repro import lstm_heads
-from tokenization.bert_tokenizer import check_special_tokens, text_tokenizer
+from tokenization.bert_tokenizer import TextEncoder, check_special_tokens
 from tokenization.errors import UserError
 
 
@@ -64,9 +64,9 @@ class OpenedModel:
     refuses_long_texts: bool = False
 
     @cached_property
-    def text_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer for texts, in which a "[SEP]" is ordinary text; tokens that a user added stay whole."""
-        return text_tokenizer(self.tokenizer)
+    def encoder(self) -> TextEncoder:
+        """What reads texts, and keeps the pieces of words that it has read."""
+        return TextEncoder(self.tokenizer)
 
     @cached_property
     def reading(self) -> Reading:
@@ -134,13 +134,15 @@ def _architecture(folder: Path) -> str:
 
 
 def _load_model(folder: Path, architecture: str) -> PreTrainedModel:
-    """The network of a folder in evaluation mode, with the weights of the attention among its outputs on demand."""
+    """The network of a folder in evaluation mode."""
     config = checkpoint_config(str(folder), "--model")
     may_be_new = ("pooler.",) if architecture == ENCODER else ()
-    # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
-    options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
-    cls = getattr(transformers if HEADS[architecture].exported else lstm_heads, architecture)
-    return load_network(cls, str(folder), may_be_new, config=config, **options).model.eval()
+    # Naming the attention keeps a name in config.json from choosing a kernel of the Hub.
+    options: dict[str, Any] = {"attn_implementation": "sdpa", "use_safetensors": True, "local_files_only": True}
+    cls = getattr(modeling_bert_repro if HEADS[architecture].exported else lstm_heads, architecture)
+    model = load_network(cls, str(folder), may_be_new, config=config, **options).model.eval()
+    model.config.update({"unpad_inputs": "auto"})
+    return model
 
 
 def _told_by_the_run(opened: OpenedModel) -> OpenedModel:

@@ -24,10 +24,9 @@ from bert_training.tasks.ner.names import TaggedSpan, names_of_texts, rows_of_te
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
-from tokenization.bert_tokenizer import TextEncoder
 from tokenization.errors import UserError
 
-ROWS_AT_ONCE = 8  # of a forward pass; sorted by length, so that little is padding
+ROWS_AT_ONCE = 32  # of a forward pass
 GUESSES = 8  # for a missing word
 ATTENTION_PIECES = 64  # in a picture
 POSITIONS = ("start_logits", "end_logits")
@@ -97,7 +96,7 @@ def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool) -> Outpu
 
 def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
-    tokenizer, reader = opened.tokenizer, opened.text_tokenizer
+    tokenizer, reader = opened.tokenizer, opened.encoder.tokenizer
     parts = text.split(str(tokenizer.mask_token)) if masks else [text]
     ids: list[int] = []
     for number, part in enumerate(parts):
@@ -213,8 +212,8 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
         other = "pairs; write a second text" if opened.texts == 2 else "single texts; leave the second one out"
         raise UserError(f"This model judges {other}.")
     if opened.reading.long_texts != "cut":
-        opened.reading.check(opened.text_tokenizer, len(columns))
-    read = read_texts(columns, opened.text_tokenizer, opened.reading)
+        opened.reading.check(opened.tokenizer, len(columns))
+    read = read_texts(columns, opened.encoder, opened.reading)
     lost = checked_loss(opened, read.lengths[0], read.lost[0])
     rows = [
         {"input_ids": ids, "token_type_ids": types} for ids, types in zip(read.input_ids[0], read.token_type_ids[0])
@@ -228,9 +227,7 @@ def verdict(opened: OpenedModel, text: str, second: str | None = None) -> Steps[
 
 def choose(opened: OpenedModel, context: str, endings: Sequence[str]) -> Steps[list[Guess]]:
     """The endings with the probability that each is the right one."""
-    columns, lengths = encode_cut(
-        TextEncoder(opened.text_tokenizer), [[context] * len(endings), endings], opened.longest
-    )
+    columns, lengths = encode_cut(opened.encoder, [[context] * len(endings), endings], opened.longest)
     lost = [checked_loss(opened, length, max(0, length - opened.longest)) for length in lengths]
     outputs = yield Rows(_rows(columns["input_ids"], columns["token_type_ids"]))
     shares = _probabilities(np.stack([one["logits"] for one in outputs])).tolist()
@@ -309,7 +306,9 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
             "shorten it."
         )
     batch = {name: torch.tensor([values]) for name, values in row.items()}
+    opened.model.set_attn_implementation("eager")  # the others keep no weights
     weights = opened.model.base_model(**batch, output_attentions=True).attentions[layer - 1][0]
+    opened.model.set_attn_implementation("sdpa")
     return list(opened.tokenizer.convert_ids_to_tokens(row["input_ids"])), weights.float().numpy()
 
 
@@ -335,7 +334,7 @@ class Pieces:
 
 def pieces(opened: OpenedModel, text: str) -> Pieces:
     """How a text becomes pieces, step by step."""
-    tokenizer = opened.text_tokenizer
+    tokenizer = opened.encoder.tokenizer
     backend = tokenizer.backend_tokenizer
     normalised = backend.normalizer.normalize_str(text) if backend.normalizer else text
     words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]

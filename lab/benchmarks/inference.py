@@ -101,7 +101,7 @@ def measured(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
 
 
 def _ways(model: str) -> dict[str, Ask]:
-    from transformers import BertForSequenceClassification, pipeline
+    from transformers import pipeline
 
     from bert_deploy import ask as command
     from bert_training.networks.number_types import compute_in_bfloat16
@@ -114,12 +114,12 @@ def _ways(model: str) -> dict[str, Ask]:
     def own(opened: tuple[Any, Any]) -> Ask:
         return lambda texts: [record["probabilities"] for record in command.verdicts(*opened, texts)]
 
-    rounded = command.load(model, BertForSequenceClassification)
+    rounded = command.load(model, command.BertForSequenceClassification)
     compute_in_bfloat16(rounded[0])
     return {
         "pipeline()": piped,
         "pipeline(), batches of 32": lambda texts: piped(texts, batch_size=32),
-        "ours": own(command.load(model, BertForSequenceClassification)),
+        "ours": own(command.load(model, command.BertForSequenceClassification)),
         "ours, bfloat16": own(rounded),
     }
 

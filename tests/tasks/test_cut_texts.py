@@ -69,7 +69,7 @@ def test_of_two_long_texts_nobody_asks_for_every_combination_of_what_is_cut_off(
     monkeypatch.setattr(PreTrainedTokenizerBase, "__call__", noting)
     tokenizer, long = build_tokenizer(vocab), "the king " * 1500
     for how in ("cut", "head_tail"):
-        read = read_texts([[long], [long]], tokenizer, Reading(11, how))
+        read = read_texts([[long], [long]], TextEncoder(tokenizer), Reading(11, how))
         assert read.lost == [5992] and len(read.input_ids[0][0]) == 11
     data = SwagData("x", {"train": SwagExamples([long], [[long, "old"]], None, ["0"], {})})
     assert [len(row) for row in swag.features(data, tokenizer, 11)["train"].columns["input_ids"][0]] == [11, 11]

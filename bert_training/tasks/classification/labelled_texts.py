@@ -40,6 +40,7 @@ from bert_training.tasks.task_data import (
     summary_of,
     with_loss_weights,
 )
+from tokenization.bert_tokenizer import TextEncoder
 
 
 @dataclass
@@ -275,7 +276,7 @@ def features(
 
 
 def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> Features:
-    read = read_texts(examples.texts, tokenizer, reading)
+    read = read_texts(examples.texts, TextEncoder(tokenizer), reading)
     cut = [row for row, lost in enumerate(read.lost) if lost]
     examples.cut = CutTexts(len(cut), len(examples), examples.where(cut[0]) if cut else "", **read.counts(reading))
     labels: dict[str, Any] = {}

@@ -121,10 +121,9 @@ class ReadTexts(NamedTuple):
 # --- from texts to rows -----------------------------------------------------------------------------------
 
 
-def read_texts(columns: Columns, tokenizer: PreTrainedTokenizerBase, reading: Reading) -> ReadTexts:
+def read_texts(columns: Columns, encoder: TextEncoder, reading: Reading) -> ReadTexts:
     """Tokenise texts or pairs. A "[SEP]" in a text is read as text."""
-    read, encoder = _windows if reading.in_windows else _cut, TextEncoder(tokenizer)
-    found = ReadTexts([], [], [], [], [])
+    read, found = _windows if reading.in_windows else _cut, ReadTexts([], [], [], [], [])
     for places in in_chunks(len(columns[0]), CHUNK):
         part = read([column[places] for column in columns], encoder, reading)
         for name, more in part._asdict().items():
@@ -243,7 +242,7 @@ def text_logits(
     """
     reading = Reading.of_model(model.config)
     reading.check(tokenizer, len(columns))
-    read = read_texts(columns, tokenizer, reading)
+    read = read_texts(columns, TextEncoder(tokenizer), reading)
     flat = {name: [row for rows in getattr(read, name) for row in rows] for name in ROWS}
     features = Features(flat, tokenizer.pad_token_id)
     found = np.empty((len(features), model.config.num_labels or 0), dtype=np.float32)

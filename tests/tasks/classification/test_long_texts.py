@@ -33,6 +33,7 @@ from tests.helpers.small_networks import small_config
 from tests.helpers.torchrun import torchrun
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
+from tokenization.bert_tokenizer import TextEncoder
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 WINDOWS = ("--long_texts=windows:3", "--max_seq_length=12")
@@ -79,7 +80,7 @@ def evals(folder) -> dict:
 
 
 def read_as_lists(columns, tokenizer, reading):
-    found = read_texts(columns, tokenizer, reading)
+    found = read_texts(columns, TextEncoder(tokenizer), reading)
     ids, types = ([[row.tolist() for row in rows] for rows in column] for column in found[:2])
     return found._replace(input_ids=ids, token_type_ids=types)
 
