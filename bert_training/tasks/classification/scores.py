@@ -1,6 +1,6 @@
-"""Scores of text classification: the metrics of GLUE, which scikit-learn and scipy compute, in all and by class.
+"""Scores of text classification: the metrics of GLUE, in all and by class. scikit-learn and scipy compute correlations.
 
-Where these libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
+Where libraries warn or disagree, the value is fixed here: F1 and the Matthews correlation are 0.0 if their
 denominator is 0, and a correlation with a constant is NaN. What is 0/0 counts as 0.0: the precision of a class that is
 never predicted, and the recall of a class that no row has. As in scikit-learn, macro means are over the classes that
 occur in the labels or in the predictions, so that a class without rows lowers them only if some row is taken for it.
@@ -39,15 +39,13 @@ def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
 
 def f1(predictions: ArrayLike, references: ArrayLike) -> float:
     """F1 of class 1, the positive one in MRPC and QQP."""
-    from sklearn.metrics import f1_score  # imported here because that takes almost a second
-
-    predictions, references = _pair(predictions, references)
-    return float(f1_score(references == 1, predictions == 1, zero_division=0.0))
+    guessed, true = (side == 1 for side in _pair(predictions, references))
+    return rates(*(int(np.count_nonzero(side)) for side in (guessed & true, guessed, true)))["f1"]
 
 
 def matthews_correlation(predictions: ArrayLike, references: ArrayLike) -> float:
     """The Matthews correlation coefficient, from -1 to 1; for more than two classes Gorodkin's R_K (2004)."""
-    from sklearn.metrics import matthews_corrcoef
+    from sklearn.metrics import matthews_corrcoef  # imported here because that takes almost a second
 
     predictions, references = _pair(predictions, references)
     if _has_constant(predictions, references):  # scikit-learn has the same value, but warns if all entries are equal
@@ -144,6 +142,12 @@ def detailed_scores(
 # --- by class -------------------------------------------------------------------------------------------------
 
 
+def rates(right: int, guessed: int, true: int) -> dict[str, float]:
+    """``RATES`` of a class that was ``guessed`` so often, of which ``right`` rows are among those of the class."""
+    found = (right / max(guessed, 1), right / max(true, 1), 2 * right / max(guessed + true, 1))
+    return dict(zip(RATES, found))
+
+
 def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """The macro means, and below BY_CLASS the scores and the number of rows (``support``) of each class.
 
@@ -151,11 +155,10 @@ def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, n
         predicted, labels: for every row the number of a class.
         names: of all classes, in the order of their numbers.
     """
-    from sklearn.metrics import precision_recall_fscore_support  # imported here because that takes almost a second
-
-    columns = precision_recall_fscore_support(labels, predicted, labels=range(len(names)), zero_division=0.0)
-    rows = zip(names, *(column.tolist() for column in columns), strict=True)
-    classes = {name: {**dict(zip(RATES, rates)), "support": support} for name, *rates, support in rows}
+    labels = np.asarray(labels)
+    sides = (labels[labels == predicted], predicted, labels)
+    counts = [np.bincount(side, minlength=len(names)).tolist() for side in sides]
+    classes = {name: rates(*of_class) | {"support": of_class[-1]} for name, *of_class in zip(names, *counts)}
     occur = [names[number] for number in np.union1d(labels, predicted)]
     macro = {f"{rate}_macro": float(np.mean([classes[name][rate] for name in occur])) for rate in RATES}
     return {name: macro[name] for name in MACRO} | {BY_CLASS: classes}

@@ -7,6 +7,8 @@ as these tools read them: I-PER after O or after I-LOC begins an entity. seqeval
 from collections import Counter
 from collections.abc import Sequence
 
+from bert_training.tasks.classification.scores import rates
+
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Every entity of a sentence with tags in IOB1, BIO or BIOES: (type, first word, one after the last word)."""
@@ -34,34 +36,22 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
         equal += sum(predicted == tag for predicted, tag in zip(prediction, reference, strict=True))
         words += len(reference)
     types = {
-        kind: _rates(right[kind], guessed[kind], true[kind]) | {"number": true[kind]} for kind in sorted(guessed | true)
+        kind: rates(right[kind], guessed[kind], true[kind]) | {"number": true[kind]} for kind in sorted(guessed | true)
     }
-    overall = _rates(right.total(), guessed.total(), true.total())
+    overall = rates(right.total(), guessed.total(), true.total())
     return overall | {"accuracy": equal / words, "types": types}
 
 
 def word_scores(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
     """Scores of plain tags, of which every word has one: ``accuracy``, ``f1_macro``, and ``types`` as above by tag.
 
-    They are scikit-learn's, over the tags that occur in the references or the predictions; 0 / 0 counts as 0.0.
+    They are over the tags that occur in the references or the predictions, as in scikit-learn; 0 / 0 counts as 0.0.
     """
-    from sklearn.metrics import precision_recall_fscore_support  # imported here because that takes almost a second
-
     guessed, true = ([tag for tags in sentences for tag in tags] for sentences in (predictions, references))
-    tags = sorted({*guessed, *true})
-    table = precision_recall_fscore_support(true, guessed, labels=tags, zero_division=0.0)
+    right = [tag for guess, tag in zip(guessed, true) if guess == tag]
+    counts = [Counter(tags) for tags in (right, guessed, true)]
     types = {
-        tag: {"precision": float(precision), "recall": float(recall), "f1": float(f1), "number": int(number)}
-        for tag, precision, recall, f1, number in zip(tags, *table)
+        tag: rates(*(count[tag] for count in counts)) | {"number": counts[-1][tag]} for tag in sorted({*guessed, *true})
     }
-    equal = sum(guess == tag for guess, tag in zip(guessed, true))
-    f1_macro = sum(rates["f1"] for rates in types.values()) / len(types)
-    return {"accuracy": equal / len(true), "f1_macro": f1_macro, "types": types}
-
-
-def _rates(right: int, guessed: int, true: int) -> dict[str, float]:
-    return {
-        "precision": right / guessed if guessed else 0.0,
-        "recall": right / true if true else 0.0,
-        "f1": 2 * right / (guessed + true) if guessed + true else 0.0,
-    }
+    f1_macro = sum(of_tag["f1"] for of_tag in types.values()) / len(types)
+    return {"accuracy": len(right) / len(true), "f1_macro": f1_macro, "types": types}
