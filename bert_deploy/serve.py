@@ -28,7 +28,7 @@ from dataclasses import asdict, replace
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -57,6 +57,7 @@ CHARACTERS = 20_000  # of a text
 TEXTS = 64  # of a request
 LINES = 8  # sentences or endings to choose from
 BATCH_SIZE = 16  # texts of simultaneous requests
+PATIENCE = 0.002  # seconds from one text to the next
 LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}  # addresses, as requests name them
 CONNECTIONS = 256  # beyond which a request gets status 503
 STOP_SECONDS = 30  # for what has begun when the service is stopped
@@ -365,10 +366,14 @@ class Queue:
             answer.exception()  # that of a second text of a request is nobody's
 
     def _serve(self) -> None:
+        taken: list[tuple[Ask, asyncio.Future[Any]]] = []
         while True:
+            # Whoever has just been answered asks again at once: without patience, the first of them is read alone.
+            patience = PATIENCE if len(taken) > 1 else 0
             taken = [self._waiting.get()]
-            while len(taken) < self._size and not self._waiting.empty():
-                taken.append(self._waiting.get())
+            with contextlib.suppress(Empty):
+                while len(taken) < self._size:
+                    taken.append(self._waiting.get(timeout=patience))
             said = readings.run(self._opened, [ask(self._opened) for ask, _ in taken])
             with contextlib.suppress(RuntimeError):  # the server has ended
                 taken[0][1].get_loop().call_soon_threadsafe(_deliver, [answer for _, answer in taken], said)

@@ -1,5 +1,6 @@
 """bert-repro serve: its answers are those of readings.py, alone and among others, and no body can stop it."""
 
+import asyncio
 import contextlib
 import dataclasses
 import http.client
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,7 +24,7 @@ pytest.importorskip("httpx2")
 
 from starlette.testclient import TestClient  # noqa: E402
 
-from bert_deploy import readings  # noqa: E402
+from bert_deploy import readings, serve  # noqa: E402
 from bert_deploy.folder import open_folder  # noqa: E402
 from bert_deploy.serve import make_service  # noqa: E402
 from bert_training.__main__ import main  # noqa: E402
@@ -294,6 +296,27 @@ def test_simultaneous_requests_share_forward_passes_and_get_their_own_answers(op
 
 def numbers(answer):
     return [float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", json.dumps(answer))]
+
+
+def test_clients_that_were_answered_together_are_awaited_and_read_together(monkeypatch):
+    sizes = []
+
+    def run(_, asks):
+        sizes.append(len(asks))
+        time.sleep(0.2)  # while others come
+        return asks
+
+    async def ask():
+        queue = serve.Queue(None, 2)
+        for more in ([repr, repr], [repr]):
+            answers = queue.put([repr])
+            await asyncio.sleep(0.1)
+            await asyncio.gather(*answers, *queue.put(more))
+
+    monkeypatch.setattr(readings, "run", run)
+    monkeypatch.setattr(serve, "PATIENCE", 30)
+    asyncio.run(ask())
+    assert sizes == [1, 2, 2]
 
 
 def test_a_refused_text_is_alone_with_its_error_and_a_failed_pass_is_not_the_last(opened, monkeypatch):
