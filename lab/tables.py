@@ -240,9 +240,11 @@ def inference(record: dict) -> str:
     for row in record["results"]:
         same = f"{row['same_class']:,} of {row['compared']:,}"
         ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"])]
+        ratios += [f"{row['ratio_to_batches']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_to_batches_range"])]
         speed = f"{row['texts_per_s']:.1f}"
         rows.append([row["way"], f"{row['texts']:,}", speed, *ratios, f"{row['largest_difference']:.0e}", same])
-    heads = ("way", "texts at once", "texts a second", "ratio", "range", "largest difference", "same class")
+    sides = ("ratio", "range", "to batches of 32", "range")
+    heads = ("way", "texts at once", "texts a second", *sides, "largest difference", "same class")
     first = [[row["what"], f"{row['seconds']:.2f}", f"{row['modules']:,}"] for row in record["imports"]]
     return markdown(heads, rows) + "\n" + markdown(("import", "seconds", "modules"), first)
 

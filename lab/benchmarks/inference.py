@@ -80,10 +80,10 @@ def measured(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
             said[name] = ask(texts)
             speeds.setdefault((name, "1"), []).append(len(singly) / (middle - began))
             speeds.setdefault((name, str(len(texts))), []).append(len(texts) / (time.perf_counter() - middle))
-    first = next(iter(ways))
+    first, batched, *_ = ways
     rows = []
     for (name, count), found in speeds.items():
-        ratios = [one / other for one, other in zip(found, speeds[first, count])]
+        ratios, batches = ([one / other for one, other in zip(found, speeds[way, count])] for way in (first, batched))
         pairs = [(one[label], other[label]) for one, other in zip(said[name], said[first]) for label in other]
         rows.append(
             {
@@ -92,6 +92,8 @@ def measured(args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
                 "texts_per_s": round(statistics.median(found), 1),
                 "ratio": round(statistics.median(ratios), 3),
                 "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)],
+                "ratio_to_batches": round(statistics.median(batches), 3),
+                "ratio_to_batches_range": [round(min(batches), 3), round(max(batches), 3)],
                 "largest_difference": float(f"{max(abs(one - other) for one, other in pairs):.1e}"),
                 "same_class": sum(_best(one) == _best(other) for one, other in zip(said[name], said[first])),
                 "compared": len(texts),
