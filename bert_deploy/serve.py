@@ -24,6 +24,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial, reduce
 from operator import or_
@@ -512,7 +513,10 @@ def main(argv: list[str] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises ValueError for a folder that cannot be served."""
     args = _arguments(argv)
     transformers.utils.logging.disable_progress_bar()
-    opened = open_folder(args.folder, args.backend, args.dtype)
+    # Not in this thread, which would keep a team of OpenMP's threads beside that of the queue. With more threads than
+    # cores, they sleep while they wait for each other, and a text takes half as long again.
+    with ThreadPoolExecutor(1) as opener:
+        opened = opener.submit(open_folder, args.folder, args.backend, args.dtype).result()
     for line in warning_of(args.dtype):
         print(line, file=sys.stderr)
     opened = replace(opened, refuses_long_texts=args.refuse_long_texts)
