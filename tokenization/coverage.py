@@ -171,17 +171,18 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
-    sample, unknown, mark = _sample(texts), Counter[str](), tokenizer.unk_token_id
-    for text, encoding in zip(sample, backend.encode_batch(sample, add_special_tokens=False), strict=True):
+    words = Counter(word for text in _sample(texts) for word in text.split())
+    unknown, mark = Counter[str](), tokenizer.unk_token_id
+    encodings = backend.encode_batch([*words], add_special_tokens=False)
+    for (word, count), encoding in zip(words.items(), encodings, strict=True):
         for number, (start, end) in zip(encoding.ids, encoding.offsets if mark in encoding.ids else ()):
             if number == mark:
-                while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+                while end < len(word) and unicodedata.category(word[end]).startswith("M"):
                     end += 1  # a mark that was stripped from the end of the word
-                unknown[text[start:end]] += 1
+                unknown[word[start:end]] += count
     # A letter shows the language, which a mark of punctuation does not.
     example = min(unknown, key=lambda word: (not any(map(str.isalpha, word)), -unknown[word], word), default="")
-    words, normalizer = Counter(word for text in sample for word in text.split()), backend.normalizer
-    stripped = Counter[str]()
+    stripped, normalizer = Counter[str](), backend.normalizer
     for word, count in words.items() if normalizer else ():
         if (before := marks(word)) and marks(normalizer.normalize_str(word)) < before:
             stripped[word] = count
