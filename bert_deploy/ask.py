@@ -60,12 +60,21 @@ def load(
     """
     config = checkpoint_config(name, "--model")
     tokenizer = load_tokenizer(name)
-    model = load_network(cls, name, config=config, trust_remote_code=False).model
-    model.config.update({"unpad_inputs": "auto"})
+    model = open_network(cls, name, config=config, trust_remote_code=False)
     check_fit(cast("BertConfig", model.config), tokenizer, 1)
     if dtype == BFLOAT16:
         compute_in_bfloat16(model)
     return model, tokenizer
+
+
+def open_network(cls: type[PreTrainedModel], name: str, *may_be_new: str, **options: Any) -> PreTrainedModel:
+    """The network that is asked: ``load_network``, without most of the padding.
+
+    The attention is named, so that no name in config.json chooses a kernel of the Hub.
+    """
+    model = load_network(cls, name, may_be_new, attn_implementation="sdpa", **options).model
+    model.config.update({"unpad_inputs": "auto"})  # those with an LSTM do not heed it
+    return model
 
 
 def windows_of(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, questions: Sequence[Question]) -> Windows:

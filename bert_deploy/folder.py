@@ -1,7 +1,7 @@
 """Open the folder of a model that is to be asked, which may come from somebody else.
 
 No code from it is executed, and nothing is fetched. The network is this project's class of the name in
-``config.json``, which computes no padding; weights are read from safetensors only.
+``config.json``; weights are read from safetensors only.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,7 @@ import numpy as np
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from bert_deploy.ask import open_network
 from bert_deploy.export_record import EXPORT
 from bert_deploy.onnx_files import TORCH, load_exported
 from bert_training.inputs.flags import objectives
@@ -31,7 +32,6 @@ from bert_training.inputs.flags.scripts import (
 from bert_training.inputs.models import check_fit, check_model_name, checkpoint_config, exported_config
 from bert_training.inputs.reading import fields_of, read_object
 from bert_training.inputs.tokenizers import load_tokenizer
-from bert_training.networks.initial_weights import load_network
 from bert_training.networks.number_types import BFLOAT16, FLOAT32, compute_in_bfloat16
 from bert_training.tasks.classification.long_texts import Reading
 from bert_training.tasks.classification.trained_for import stored_facts
@@ -137,12 +137,9 @@ def _load_model(folder: Path, architecture: str) -> PreTrainedModel:
     """The network of a folder in evaluation mode."""
     config = checkpoint_config(str(folder), "--model")
     may_be_new = ("pooler.",) if architecture == ENCODER else ()
-    # Naming the attention keeps a name in config.json from choosing a kernel of the Hub.
-    options: dict[str, Any] = {"attn_implementation": "sdpa", "use_safetensors": True, "local_files_only": True}
+    options: dict[str, Any] = {"use_safetensors": True, "local_files_only": True}
     cls = getattr(modeling_bert_repro if HEADS[architecture].exported else lstm_heads, architecture)
-    model = load_network(cls, str(folder), may_be_new, config=config, **options).model.eval()
-    model.config.update({"unpad_inputs": "auto"})
-    return model
+    return open_network(cls, str(folder), *may_be_new, config=config, **options).eval()
 
 
 def _told_by_the_run(opened: OpenedModel) -> OpenedModel:

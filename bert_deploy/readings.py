@@ -26,7 +26,7 @@ from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
 from tokenization.errors import UserError
 
-ROWS_AT_ONCE = 32  # of a forward pass
+ROWS_AT_ONCE = 16  # of a forward pass
 GUESSES = 8  # for a missing word
 ATTENTION_PIECES = 64  # in a picture
 POSITIONS = ("start_logits", "end_logits")
@@ -96,12 +96,12 @@ def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool) -> Outpu
 
 def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
-    tokenizer, reader = opened.tokenizer, opened.encoder.tokenizer
+    tokenizer = opened.tokenizer
     parts = text.split(str(tokenizer.mask_token)) if masks else [text]
     ids: list[int] = []
-    for number, part in enumerate(parts):
+    for number, part in enumerate(opened.encoder(parts)):
         ids += [tokenizer.mask_token_id] if number else []
-        ids += reader(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        ids += part.tolist()
     return ids
 
 
@@ -306,9 +306,11 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
             "shorten it."
         )
     batch = {name: torch.tensor([values]) for name, values in row.items()}
-    opened.model.set_attn_implementation("eager")  # the others keep no weights
-    weights = opened.model.base_model(**batch, output_attentions=True).attentions[layer - 1][0]
-    opened.model.set_attn_implementation("sdpa")
+    opened.model.set_attn_implementation("eager")  # the other one keeps no weights
+    try:
+        weights = opened.model.base_model(**batch, output_attentions=True).attentions[layer - 1][0]
+    finally:
+        opened.model.set_attn_implementation("sdpa")
     return list(opened.tokenizer.convert_ids_to_tokens(row["input_ids"])), weights.float().numpy()
 
 

@@ -58,7 +58,7 @@ CHARACTERS = 20_000  # of a text
 TEXTS = 64  # of a request
 LINES = 8  # sentences or endings to choose from
 BATCH_SIZE = 16  # texts of simultaneous requests
-PATIENCE = 0.002  # seconds from one text to the next
+PATIENCE = 0.002  # seconds
 LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}  # addresses, as requests name them
 CONNECTIONS = 256  # beyond which a request gets status 503
 STOP_SECONDS = 30  # for what has begun when the service is stopped
@@ -340,6 +340,8 @@ Ask = Callable[[OpenedModel], Steps[Any]]
 class Queue:
     """One thread answers the texts in their order; texts that wait at the same time share forward passes.
 
+    After a pass of several texts, the next one waits for others: until none has come for ``PATIENCE``.
+
     Args:
         size: the most texts that are read together. With 1, every answer has the digits that it has elsewhere.
 
@@ -369,7 +371,7 @@ class Queue:
     def _serve(self) -> None:
         taken: list[tuple[Ask, asyncio.Future[Any]]] = []
         while True:
-            # Whoever has just been answered asks again at once: without patience, the first of them is read alone.
+            # Clients that have just been answered ask again at once; otherwise the first of them would be read alone.
             patience = PATIENCE if len(taken) > 1 else 0
             taken = [self._waiting.get()]
             with contextlib.suppress(Empty):
@@ -513,8 +515,8 @@ def main(argv: list[str] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises ValueError for a folder that cannot be served."""
     args = _arguments(argv)
     transformers.utils.logging.disable_progress_bar()
-    # Not in this thread, which would keep a team of OpenMP's threads beside that of the queue. With more threads than
-    # cores, they sleep while they wait for each other, and a text takes half as long again.
+    # Not in this thread, which would keep OpenMP's threads beside those of the queue. If there are more of them than
+    # cores, they sleep while they wait for each other, and a text takes two thirds longer.
     with ThreadPoolExecutor(1) as opener:
         opened = opener.submit(open_folder, args.folder, args.backend, args.dtype).result()
     for line in warning_of(args.dtype):

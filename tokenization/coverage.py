@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import tokenizers
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import normalizers
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from .errors import UserError
 
@@ -74,7 +75,7 @@ def strip_words(words: Counter[str], tokenize_chinese_chars: bool = True) -> tup
     normalizer = normalizers.BertNormalizer(
         lowercase=True, strip_accents=True, handle_chinese_chars=tokenize_chinese_chars
     )
-    split = pre_tokenizers.BertPreTokenizer()
+    split = BertPreTokenizer()
     stripped: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     for word, count in words.items():
@@ -171,16 +172,15 @@ def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Cove
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
-    words = Counter(word for text in _sample(texts) for word in text.split())
-    unknown, mark = Counter[str](), tokenizer.unk_token_id
-    encodings = backend.encode_batch([*words], add_special_tokens=False)
-    for (word, count), encoding in zip(words.items(), encodings, strict=True):
+    sample, unknown, mark = _sample(texts), Counter[str](), tokenizer.unk_token_id
+    words = Counter(word for text in sample for word in text.split())
+    read = words if isinstance(backend.pre_tokenizer, BertPreTokenizer) else Counter(sample)  # it splits at spaces
+    for (word, count), encoding in zip(read.items(), backend.encode_batch([*read], add_special_tokens=False)):
         for number, (start, end) in zip(encoding.ids, encoding.offsets if mark in encoding.ids else ()):
             if number == mark:
                 while end < len(word) and unicodedata.category(word[end]).startswith("M"):
                     end += 1  # a mark that was stripped from the end of the word
                 unknown[word[start:end]] += count
-    # A letter shows the language, which a mark of punctuation does not.
     example = min(unknown, key=lambda word: (not any(map(str.isalpha, word)), -unknown[word], word), default="")
     stripped, normalizer = Counter[str](), backend.normalizer
     for word, count in words.items() if normalizer else ():

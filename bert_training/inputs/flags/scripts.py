@@ -35,7 +35,7 @@ class Head:
         tensors: the first parts of the names of its own weights, without "cls.".
         pooler: whether it has the pooler of [CLS].
         outputs: what an exported file of it gives.
-        exported: whether transformers has it, and so every program that reads exported files.
+        exported: whether transformers has it, so that programs read exported files of it; otherwise it has an LSTM.
         scripts: the scripts that fine-tune it, with the flags that each needs.
     """
 

@@ -143,7 +143,7 @@ def detailed_scores(
 
 
 def rates(right: int, guessed: int, true: int) -> dict[str, float]:
-    """``RATES`` of a class that was ``guessed`` so often, of which ``right`` rows are among those of the class."""
+    """``RATES`` of a class: it was predicted for ``guessed`` rows, rightly for ``right`` of them, and has ``true``."""
     found = (right / max(guessed, 1), right / max(true, 1), 2 * right / max(guessed + true, 1))
     return dict(zip(RATES, found))
 
@@ -158,7 +158,9 @@ def scores_by_class(predicted: np.ndarray, labels: Sequence[int] | np.ndarray, n
     labels = np.asarray(labels)
     sides = (labels[labels == predicted], predicted, labels)
     counts = [np.bincount(side, minlength=len(names)).tolist() for side in sides]
-    classes = {name: rates(*of_class) | {"support": of_class[-1]} for name, *of_class in zip(names, *counts)}
+    classes = {
+        name: rates(*of_class) | {"support": of_class[-1]} for name, *of_class in zip(names, *counts, strict=True)
+    }
     occur = [names[number] for number in np.union1d(labels, predicted)]
     macro = {f"{rate}_macro": float(np.mean([classes[name][rate] for name in occur])) for rate in RATES}
     return {name: macro[name] for name in MACRO} | {BY_CLASS: classes}

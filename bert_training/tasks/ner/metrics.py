@@ -48,7 +48,7 @@ def word_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     They are over the tags that occur in the references or the predictions, as in scikit-learn; 0 / 0 counts as 0.0.
     """
     guessed, true = ([tag for tags in sentences for tag in tags] for sentences in (predictions, references))
-    right = [tag for guess, tag in zip(guessed, true) if guess == tag]
+    right = [tag for guess, tag in zip(guessed, true, strict=True) if guess == tag]
     counts = [Counter(tags) for tags in (right, guessed, true)]
     types = {
         tag: rates(*(count[tag] for count in counts)) | {"number": counts[-1][tag]} for tag in sorted({*guessed, *true})
