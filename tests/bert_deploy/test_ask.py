@@ -5,11 +5,7 @@ import re
 
 import pytest
 import torch
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertForQuestionAnswering,
-)
+from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from bert_deploy import ask
 from bert_deploy.ask import answers, read_contexts

@@ -12,15 +12,7 @@ from pathlib import Path
 import pytest
 
 from bert_deploy import verify
-from bert_deploy.verify import (
-    ADDED,
-    DIFFERS,
-    UNKNOWN,
-    VERIFIED,
-    data_flags,
-    evaluation_flags,
-    is_close,
-)
+from bert_deploy.verify import ADDED, DIFFERS, UNKNOWN, VERIFIED, data_flags, evaluation_flags, is_close
 from bert_training.engine.errors import report_errors
 from bert_training.files.atomic import write_json
 from bert_training.files.hashing import HASHES, hashed_files

@@ -15,12 +15,7 @@ from bert_tools.convert import convert, main
 from bert_tools.old_checkpoints import read_old_checkpoint
 from tests.bert_tools.written import state_and_config, write_sentence_transformers
 from tests.helpers.embedders import add_modules, check_carried
-from tests.helpers.old_checkpoints import (
-    WRITTEN,
-    edit_config,
-    nvidia_names,
-    saved_as,
-)
+from tests.helpers.old_checkpoints import WRITTEN, edit_config, nvidia_names, saved_as
 
 pytest.importorskip("google_crc32c")
 

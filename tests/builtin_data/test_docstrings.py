@@ -4,13 +4,7 @@ import textwrap
 
 import pytest
 
-from bert_training.builtin_data.docstrings import (
-    Parameter,
-    fingerprint,
-    plain,
-    read_docstring,
-    tagged_words,
-)
+from bert_training.builtin_data.docstrings import Parameter, fingerprint, plain, read_docstring, tagged_words
 
 FILLER = (
     "This paragraph is only here to make the documentation long enough to be kept, for which two hundred are needed."

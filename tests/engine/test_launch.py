@@ -7,10 +7,7 @@ import sys
 import pytest
 import torch
 
-from bert_training.engine.launch import (
-    open_many_files,
-    start_run,
-)
+from bert_training.engine.launch import open_many_files, start_run
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from tests.helpers.repository import ROOT
 

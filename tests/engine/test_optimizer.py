@@ -4,11 +4,7 @@ import pytest
 import torch
 from transformers import get_scheduler
 
-from bert_training.engine.optimizer import (
-    create_optimizer,
-    create_schedule,
-    parameter_groups,
-)
+from bert_training.engine.optimizer import create_optimizer, create_schedule, parameter_groups
 from modeling_bert_repro import BertForPreTraining
 
 

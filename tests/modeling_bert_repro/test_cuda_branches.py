@@ -16,11 +16,7 @@ from transformers import BertConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from modeling_bert_repro import fast_path, modeling_bert, unpadding
-from modeling_bert_repro.fast_path import (
-    is_plain,
-    project_together,
-    share_that_pays,
-)
+from modeling_bert_repro.fast_path import is_plain, project_together, share_that_pays
 from modeling_bert_repro.modeling_bert import BertSelfAttention
 from modeling_bert_repro.unpadding import Tokens, attend_unpadded, has_varlen_kernel
 from tests.helpers.bert_pairs import assert_same, gradients, make_labels, padded_inputs, pair

@@ -7,10 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
-from modeling_bert_repro.lstm_heads import (
-    BertBiLSTMForTokenClassification,
-    BertFeatureTagger,
-)
+from modeling_bert_repro.lstm_heads import BertBiLSTMForTokenClassification, BertFeatureTagger
 from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 
 

@@ -10,13 +10,7 @@ from bert_training.engine.batches import IGNORED
 from bert_training.pretraining import segments
 from bert_training.pretraining.instances import VARIANTS, PretrainingInstances
 from bert_training.pretraining.segments import IS_NEXT
-from tests.helpers.numbered_corpus import (
-    LENGTH,
-    document_of,
-    instances_of,
-    make_corpus,
-    originals,
-)
+from tests.helpers.numbered_corpus import LENGTH, document_of, instances_of, make_corpus, originals
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 

@@ -18,13 +18,7 @@ from bert_training.pretraining.segments import (
     plan_ordered,
     plan_pairs,
 )
-from tests.helpers.numbered_corpus import (
-    LENGTH,
-    document_of,
-    instances_of,
-    make_corpus,
-    random_lengths,
-)
+from tests.helpers.numbered_corpus import LENGTH, document_of, instances_of, make_corpus, random_lengths
 
 # --- Worked by hand ---------------------------------------------------------------------------------------
 

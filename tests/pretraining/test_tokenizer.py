@@ -10,12 +10,7 @@ from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.pretraining import tokenizer as tokenizer_module
 from bert_training.pretraining.masking import MaskSettings, mask_batch, masking_rule
 from bert_training.pretraining.text import beginning
-from bert_training.pretraining.tokenizer import (
-    check_borders_of_words,
-    check_losses,
-    ideographs_apart,
-    shares,
-)
+from bert_training.pretraining.tokenizer import check_borders_of_words, check_losses, ideographs_apart, shares
 from tests.helpers.small_corpora import make_tokenizer
 from tokenization import build_tokenizer
 from tokenization.errors import UserError

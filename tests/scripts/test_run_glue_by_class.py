@@ -9,9 +9,7 @@ import pytest
 
 import run_glue
 from bert_training.cards.hub_upload import files_to_upload
-from tests.helpers.script_checks import (
-    stopped_after_saving,
-)
+from tests.helpers.script_checks import stopped_after_saving
 
 WORDS = {"very angry": "red", "id": "blue", "label": "old"}
 SHORT = ("--max_seq_length=12", "--learning_rate=5e-3", "--per_device_train_batch_size=8", "--save_steps=0")

@@ -14,9 +14,7 @@ from bert_training.cards.hub_upload import files_to_upload
 from bert_training.tasks.squad.metrics import score
 from bert_training.tasks.squad.questions import read_squad
 from tests.helpers.records import events, read
-from tests.helpers.script_checks import (
-    resumed_equals_uninterrupted,
-)
+from tests.helpers.script_checks import resumed_equals_uninterrupted
 from tests.helpers.squad_examples import squad_content
 from tests.helpers.squad_runs import LENGTHS, official_scores, squad_flags
 from tests.helpers.torchrun import torchrun

@@ -19,12 +19,7 @@ from bert_training.engine.predict import predict
 from bert_training.networks.control import control_of, with_exact_losses
 from bert_training.tasks.classification.evaluation import with_labels_at_the_end
 from bert_training.tasks.classification.labelled_texts import ClassificationData, Examples, weighted
-from bert_training.tasks.task_data import (
-    class_weights_of,
-    count_labels,
-    loss_arguments,
-    with_loss_weights,
-)
+from bert_training.tasks.task_data import class_weights_of, count_labels, loss_arguments, with_loss_weights
 from modeling_bert_repro.losses import classification_loss
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tokenization.errors import UserError

@@ -7,13 +7,7 @@ import pytest
 
 from bert_training.inputs.flags.parsing import parse_arguments
 from bert_training.inputs.flags.pretraining import PretrainingArguments
-from bert_training.inputs.flags.recipes import (
-    adapt_rate,
-    initial_range,
-    peak_rate,
-    recipe_text,
-    short_to_long,
-)
+from bert_training.inputs.flags.recipes import adapt_rate, initial_range, peak_rate, recipe_text, short_to_long
 
 
 def parse(*flags: str) -> PretrainingArguments:

@@ -7,12 +7,7 @@ import pytest
 
 from bert_training.cards.model_card import most_confused
 from bert_training.tasks.classification.predictions import confusion
-from bert_training.tasks.classification.scores import (
-    scores_by_class,
-    shown,
-    value_of,
-    with_chosen,
-)
+from bert_training.tasks.classification.scores import scores_by_class, shown, value_of, with_chosen
 from bert_training.tasks.fine_tuning import goodness
 
 NAMES = ("very angry", "loss", "f1:x")

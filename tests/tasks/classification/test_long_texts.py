@@ -20,13 +20,7 @@ from bert_training.engine.errors import report_errors
 from bert_training.engine.loop import training_steps
 from bert_training.engine.predict import predict
 from bert_training.networks.control import control_of
-from bert_training.tasks.classification.long_texts import (
-    Reading,
-    WindowFeatures,
-    pool_windows,
-    read_texts,
-    text_logits,
-)
+from bert_training.tasks.classification.long_texts import Reading, WindowFeatures, pool_windows, read_texts, text_logits
 from bert_training.tasks.squad.windows import window_starts
 from tests.helpers.records import read
 from tests.helpers.small_networks import small_config
