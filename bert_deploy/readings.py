@@ -26,7 +26,7 @@ from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
 from tokenization.errors import UserError
 
-ROWS_AT_ONCE = 16  # of a forward pass
+ROWS_AT_ONCE, PADDED_AT_ONCE = 16, 8  # of a forward pass; an exported file computes padding
 GUESSES = 8  # for a missing word
 ATTENTION_PIECES = 64  # in a picture
 POSITIONS = ("start_logits", "end_logits")
@@ -55,8 +55,9 @@ def run(opened: OpenedModel, readings: Sequence[Steps[Any]]) -> list[Any]:
     for encoder in (False, True):
         places = [(n, row) for n, one in asked.items() if one.encoder == encoder for row in range(len(one.rows))]
         places.sort(key=lambda place: -len(asked[place[0]].rows[place[1]]["input_ids"]))
-        for begin in range(0, len(places), ROWS_AT_ONCE):
-            part = places[begin : begin + ROWS_AT_ONCE]
+        size = ROWS_AT_ONCE if hasattr(opened.model, "base_model") else PADDED_AT_ONCE
+        for begin in range(0, len(places), size):
+            part = places[begin : begin + size]
             try:
                 computed = outputs_of(opened, [asked[n].rows[row] for n, row in part], encoder)
             except Exception as error:  # whatever it is, the other texts get their answers
