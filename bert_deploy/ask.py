@@ -68,10 +68,7 @@ def load(
 
 
 def open_network(cls: type[PreTrainedModel], name: str, *may_be_new: str, **options: Any) -> PreTrainedModel:
-    """The network that is asked: ``load_network``, without most of the padding.
-
-    The attention is named, so that no name in config.json chooses a kernel of the Hub.
-    """
+    """What ``load_network`` opens, without most of the padding; the attention is torch's, whatever config.json names."""
     model = load_network(cls, name, may_be_new, attn_implementation="sdpa", **options).model
     model.config.update({"unpad_inputs": "auto"})  # those with an LSTM do not heed it
     return model

@@ -32,10 +32,13 @@ def folder(tmp_path, pretrained):
 
 @pytest.mark.parametrize("name", ABILITIES)
 def test_a_folder_offers_what_its_head_can_do(tmp_path, pretrained, name):
-    opened = open_folder(str(save_model(tmp_path / "m", pretrained, name)))
+    folder = save_model(tmp_path / "m", pretrained, name)
+    edit_json(folder / "config.json", attn_implementation="eager")
+    opened = open_folder(str(folder))
     assert opened.abilities == ABILITIES[name]
     assert type(opened.model) is getattr(modeling_bert_repro, name) and not opened.model.training
     assert (opened.name, opened.longest, opened.texts) == ("m", 64, None)
+    assert (opened.model.config.unpad_inputs, opened.model.config._attn_implementation) == ("auto", "sdpa")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tokenizers.pre_tokenizers import Split
 from transformers import BertTokenizer
 
 from tokenization import FullTokenizer, build_tokenizer
@@ -26,6 +27,12 @@ def test_letters_and_what_is_beyond_ascii_are_counted(tokenizer):
     assert counts.unknown == (5 + 3 + 101) / (3 + 4 + 5 + 3 + 3 + 101)
     assert counts.example == "a" * 20 and counts.stripping == (0, None)
     assert coverage(tokenizer, ["the 😂"]).unknown == 1 / 4
+
+
+def test_by_other_rules_a_text_is_read_whole():
+    other = build_tokenizer(PIECES)
+    other.backend_tokenizer.pre_tokenizer = Split(" ", "isolated")  # a blank is then a word, which is not in PIECES
+    assert coverage(other, ["the dog"]).example == " " and coverage(build_tokenizer(PIECES), ["the dog"]).unknown == 0
 
 
 def test_a_stripped_mark_belongs_to_its_word(tokenizer):
