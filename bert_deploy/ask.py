@@ -68,7 +68,7 @@ def load(
 
 
 def open_network(cls: type[PreTrainedModel], name: str, *may_be_new: str, **options: Any) -> PreTrainedModel:
-    """What ``load_network`` opens, without most of the padding; the attention is torch's, whatever config.json names."""
+    """What ``load_network`` opens, with little padding, and with torch's attention whatever config.json names."""
     model = load_network(cls, name, may_be_new, attn_implementation="sdpa", **options).model
     model.config.update({"unpad_inputs": "auto"})  # those with an LSTM do not heed it
     return model
