@@ -8,8 +8,8 @@ A script says which columns it reads, and gets a table in which they have the na
 Nothing is guessed: a column has the name that a flag gives, or one of the few that the script knows. Strings stay
 strings ("NA" and "007" are what they are), and no row is mended or dropped:
 
-- ``.csv`` has a header, and cells that may be quoted; a row with too many or too few cells is an error. ``--delimiter``
-  names another separator than the comma.
+- ``.csv`` has a header, and cells that may be quoted; a row with too many or too few cells is an error, and so is a
+  quotation mark that does not close. ``--delimiter`` names another separator than the comma.
 - ``.tsv`` is never quoted, as the files of GLUE, in which a field may begin with a quotation mark that never closes.
 - ``.jsonl`` has one object a line; ``.json`` has that, a list of objects, or an object with one such list.
 - ``.parquet``, and a data set of the Hub, or a folder of ``datasets``, have rows already.
@@ -309,6 +309,8 @@ def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken:
     header = _header(source, content, delimiter, quoted)
     own_header = list(layout.header) if layout.header and layout.header[-1] not in header else None
     header = own_header or header
+    if quoted:
+        _check_quotes(source, content, delimiter)
     names = [*dict.fromkeys(chosen(header, columns, source).values())]
     content += b"" if content.endswith((b"\r", b"\n")) else b"\n"
     end = len(content.rstrip(b"\r\n"))  # without the blank lines after it, which a single column would have as texts
@@ -343,10 +345,30 @@ def _cells(source: str, content: bytes, columns: Wanted, layout: Layout, broken:
         raise UserError(f"{source}: {told}; correct it ({remedy}; the encoding is UTF-8)") from None
 
 
+def _check_quotes(source: str, content: bytes, delimiter: str) -> None:
+    """Raise UserError for a quotation mark that never closes, or closes before its cell ends; Arrow would read on."""
+    if b'"' not in content:
+        return
+    row = -1  # the header
+    csv.field_size_limit(sys.maxsize)  # a text may be as long as a book
+    try:
+        for row, _ in enumerate(csv.reader(_decoded(content), delimiter=delimiter, strict=True)):
+            pass
+    except csv.Error:
+        raise UserError(
+            f"{source}, row {row + 1}: expected the quotation mark that opens a cell to close at its end, got text after "
+            'it or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
+        ) from None
+
+
+def _decoded(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="")
+
+
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
     """The names of the columns; UserError if there are none, or the only name is several with another separator."""
-    lines = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    reader = csv.reader(_decoded(content), delimiter=delimiter, quoting=quoting)
     utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     header = [] if utf_16 else next(reader, [])
     other = next((mark for mark in SEPARATORS if len(header) == 1 and mark != delimiter and mark in header[0]), None)
@@ -404,7 +426,7 @@ def json_rows(source: str) -> list[dict[str, Any]]:
         found = []
         for number, line in enumerate(bar(text.split("\n"), "reading", "rows"), 1):
             found += [parsed(line, f"{source}:{number}")] if line.strip() else []
-    if isinstance(found, dict):
+    if isinstance(found, dict) and kind_of(source).lower() == ".json":  # a .jsonl may have one line, and lists in it
         lists = [value for value in found.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
         found = lists[0] if len(lists) == 1 else [found]
     rows = found if isinstance(found, list) else [found]

@@ -131,8 +131,8 @@ class Corpus:
         self.shards = [shard for shard in shards if shard.num_tokens]
         if not self.shards:
             raise UserError(
-                f"{path}: holds no text that the tokenizer turns into tokens; delete this folder, and give more text "
-                "or, if it is held out, a larger --validation_split"
+                f"{path}: holds no text: no document fell into this part, or the tokenizer knows no character of it; "
+                "give more documents, with blank lines between them, or --validation_file, and a new folder"
             )
 
     @classmethod

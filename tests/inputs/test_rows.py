@@ -33,6 +33,7 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
         ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "label": "1"}\n', ["a", "b"], ["1", "1"]),
         ("a.json", '[{"text": "a", "label": true}, {"text": "b", "label": 1.0}]', ["a", "b"], ["true", "1.0"]),
         ("a.json", '{"version": 1, "data": [{"text": "a", "label": null}]}', ["a"], [None]),
+        ("a.jsonl", '{"text": "a", "label": 1, "turns": [{"text": "b", "label": 2}]}', ["a"], ["1"]),
         ("a.json", '{"text": "a", "label": ["x", 2]}\n{"text": "b", "label": []}', ["a", "b"], [["x", "2"], []]),
     ],
 )
@@ -70,7 +71,9 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
     [
         ("a.csv", "text,label\na,1\nb\n", "Row #3: Expected 2 columns, got 1: b"),
         ("a.csv", "text,label\na,1\nb, c,3\n", "Row #3: Expected 2 columns, got 3: b, c,3"),
-        ("a.csv", 'text,label\n"a,1\nb,2\n', "Row #2: Expected 2 columns, got 1"),
+        ("a.csv", 'label,text\n1,a\n2,"b\n3,c\n', "row 2: expected the quotation mark that opens a cell to close"),
+        ("a.csv", 'text,label\n"say ""a""",1\n"say "b"",2\n', "row 2: expected the quotation mark"),
+        ("a.csv", 'text,label\n"a,1\n"b",2\n', "row 1: expected the quotation mark"),
         ("a.csv", b"text,label\ncaf\xe9,1\n", "invalid UTF8"),
         ("a.csv", "text;label\na;1\n", "give --delimiter semicolon"),
         ("a.csv", "body,class\na,1\n", "'text' (name another with --text_column); 'label' (name another with"),

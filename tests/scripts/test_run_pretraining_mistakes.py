@@ -34,7 +34,7 @@ def single_sentences(path: Path):
 
 MISTAKES = {
     "no file of text": ({"train_file": "nowhere.txt"}, None),
-    "holds no text .* a larger --validation_split": ({}, one_sentence),
+    "holds no text: no document .* with blank lines between them, or --validation_file": ({}, one_sentence),
     "needs at least 2 documents and a document of 2 sentences": ({"validation_split": 0.5}, single_sentences),
     "over the model's maximum of 64": ({"max_seq_length": 65}, None),
     "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),

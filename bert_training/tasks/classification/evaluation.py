@@ -172,7 +172,7 @@ class Classifier(FineTuningTask[Logits]):
 
         for kind, other in (("validation", OTHER), ("test", f"test_{OTHER}")):
             scored = [split for split in logits if split.startswith(kind) and splits[split].labels is not None]
-            if not scored or not (args.abstains or below):
+            if not scored or not (args.abstains or self.stored_abstention):
                 continue
             shares, labels = of(scored)
             others = of([other])[0] if other in splits else None

@@ -231,7 +231,7 @@ def _made(task: Task | None, rows: Rows, labelled: bool, separator: str | None =
         rows.facts,
         columns,
         weights=_weights(data["weight"].to_pylist(), source) if "weight" in names else None,
-        groups=[*map(nfc, data["group"].to_pylist())] if "group" in names else None,
+        groups=_groups(data["group"].to_pylist(), source) if "group" in names else None,
     )
     _note_empty_texts(examples, bool(task))
     return examples
@@ -256,6 +256,16 @@ def _weights(cells: list[str], source: str) -> list[float]:
             f"{source}, row {wrong[0] + 1}: expected a weight of at least 0, got {cells[wrong[0]]!r:.60}; correct it"
         )
     return weights
+
+
+def _groups(cells: list[str], source: str) -> list[str]:
+    """The groups of rows. Raises UserError for a row without one: all such rows would be one group."""
+    if wrong := [row for row, cell in enumerate(cells, 1) if not cell.strip()]:
+        raise UserError(
+            f"{source}, row {wrong[0]}: expected a group, got an empty cell; a row that belongs to no other needs a name "
+            "of its own"
+        )
+    return [*map(nfc, cells)]
 
 
 # --- sources ---------------------------------------------------------------------------------------------

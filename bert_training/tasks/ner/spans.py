@@ -79,10 +79,11 @@ def _span(found: Any, text: str, place: str) -> Span:
         given = [next((found[name] for name in names if name in found), None) for names in (STARTS, ENDS, LABELS)]
         if isinstance(given[2], list) and len(given[2]) == 1:
             given[2] = given[2][0]
-    if not isinstance(given, list) or not _is_triple(given) or not 0 <= given[0] < given[1] <= len(text):
+    is_span = isinstance(given, list) and _is_triple(given) and given[2].strip() == given[2] != ""
+    if not is_span or not 0 <= given[0] < given[1] <= len(text):
         raise UserError(
             f"{place}: expected a span [start, end, label], or an object with these fields, within the {len(text):,} "
-            f"characters of the text, got {json.dumps(found)[:80]}; correct it"
+            f"characters of the text and with no space around its label, got {json.dumps(found)[:80]}; correct it"
         )
     span, said = Span(*given), found.get("text") if isinstance(found, dict) else None
     # Label Studio counts characters such as emoji as two: https://github.com/HumanSignal/label-studio/issues/1347
