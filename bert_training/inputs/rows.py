@@ -349,15 +349,15 @@ def _check_quotes(source: str, content: bytes, delimiter: str) -> None:
     """Raise UserError for a quotation mark that never closes, or closes before its cell ends; Arrow would read on."""
     if b'"' not in content:
         return
-    row = -1  # the header
+    row = 0
     csv.field_size_limit(sys.maxsize)  # a text may be as long as a book
     try:
-        for row, _ in enumerate(csv.reader(_decoded(content), delimiter=delimiter, strict=True)):
-            pass
+        for _ in csv.reader(_decoded(content), delimiter=delimiter, strict=True):  # the header, and the rows from 1
+            row += 1
     except csv.Error:
         raise UserError(
-            f"{source}, row {row + 1}: expected the quotation mark that opens a cell to close at its end, got text after "
-            'it or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
+            f"{source}, row {row}: expected the quotation mark that opens a cell to close at its end, got text after it "
+            'or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
         ) from None
 
 

@@ -174,7 +174,7 @@ def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
 def test_a_text_without_tokens_is_refused(tmp_path, tokenizer):
     with pytest.raises(AssertionError, match="need `fingerprint`"):
         build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c")
-    with pytest.raises(ValueError, match="holds no text: no document .* or the tokenizer knows no character of it"):
+    with pytest.raises(ValueError, match=r"holds no text: no document .* or the tokenizer knows no character of it"):
         build_corpus([["\u200b"]], tokenizer, tmp_path / "d")
 
 

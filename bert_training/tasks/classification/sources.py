@@ -262,8 +262,8 @@ def _groups(cells: list[str], source: str) -> list[str]:
     """The groups of rows. Raises UserError for a row without one: all such rows would be one group."""
     if wrong := [row for row, cell in enumerate(cells, 1) if not cell.strip()]:
         raise UserError(
-            f"{source}, row {wrong[0]}: expected a group, got an empty cell; a row that belongs to no other needs a name "
-            "of its own"
+            f"{source}, row {wrong[0]}: expected a group, got an empty cell; a row that belongs to no other needs a "
+            "name of its own"
         )
     return [*map(nfc, cells)]
 
