@@ -15,7 +15,7 @@ import torch
 from bert_deploy.ask import answers_of, given_entry, windows_of
 from bert_deploy.folder import OpenedModel
 from bert_training.engine.batches import Features
-from bert_training.inputs.flags.scripts import CHOICE, NEXT_PIECE
+from bert_training.inputs.flags.scripts import CHOICE, MASKED, NEXT_PIECE
 from bert_training.pretraining.segments import IS_NEXT
 from bert_training.tasks.classification.long_texts import pooled, read_texts
 from bert_training.tasks.classification.verdicts import Verdict
@@ -24,6 +24,8 @@ from bert_training.tasks.ner.names import TaggedSpan, names_of_texts, rows_of_te
 from bert_training.tasks.squad.questions import Question
 from bert_training.tasks.squad.threshold import stored_threshold
 from bert_training.tasks.stored_flags import stored_settings
+from modeling_bert_repro.losses import IGNORED
+from modeling_bert_repro.pretraining_heads import BertLanguageModel
 from tokenization.errors import UserError
 
 ROWS_AT_ONCE, PADDED_AT_ONCE = 16, 8  # of a forward pass; an exported file computes padding
@@ -38,10 +40,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rows:
-    """What a reading needs of the network; with ``encoder`` the last hidden states, without the head."""
+    """What a reading needs of the network.
+
+    Attributes:
+        encoder: the last hidden states are wanted, without the head.
+        places: of a network that predicts pieces, the positions of every row, in their order, at which it has to.
+    """
 
     rows: Sequence[Row]
     encoder: bool = False
+    places: Sequence[int] = ()
 
 
 Steps = Generator[Rows, Outputs, T]
@@ -59,7 +67,8 @@ def run(opened: OpenedModel, readings: Sequence[Steps[Any]]) -> list[Any]:
         for begin in range(0, len(places), size):
             part = places[begin : begin + size]
             try:
-                computed = outputs_of(opened, [asked[n].rows[row] for n, row in part], encoder)
+                to_predict = [asked[n].places for n, _ in part]
+                computed = outputs_of(opened, [asked[n].rows[row] for n, row in part], encoder, to_predict)
             except Exception as error:  # whatever it is, the other texts get their answers
                 for n, _ in part:
                     found[n] = error
@@ -80,15 +89,30 @@ def _step(steps: Steps[Any], outputs: Outputs | None = None) -> Any:
 
 
 @torch.inference_mode()
-def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool) -> Outputs:
-    """What one forward pass says of each row; outputs that have a dimension of tokens are padded."""
+def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool, places: Sequence[Sequence[int]]) -> Outputs:
+    """What one forward pass says of each row; outputs that have a dimension of tokens are padded.
+
+    Logits of pieces are those of the ``places`` of each row, (places, V): those of a whole text may be 60 MB.
+    """
     columns = {name: [np.asarray(row[name]) for row in rows] for name in ("input_ids", "token_type_ids")}
     batch = Features(columns, opened.tokenizer.pad_token_id).collate(range(len(rows)))
     choices = CHOICE in opened.abilities and not encoder  # a row is a choice, (1, C, L)
     # Of an exported file, the encoder is all of it.
     network: Any = getattr(opened.model, "base_model", opened.model) if encoder else opened.model
-    outputs = network(**{name: tensor[None] if choices else tensor for name, tensor in batch.items()})
-    arrays = {name: value.float().numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+    options: dict[str, Any] = {}
+    if isinstance(network, BertLanguageModel):  # it predicts where there is a label, whatever that is
+        labels = torch.full(batch["input_ids"].shape, IGNORED)
+        for row, own in zip(labels, places):
+            row[[*own]] = 0
+        options = {"labels": labels, "sparse_prediction": True}
+    outputs = network(**{name: tensor[None] if choices else tensor for name, tensor in batch.items()}, **options)
+    arrays: dict[str, Any] = {name: value.float().numpy() for name, value in outputs.items() if torch.is_tensor(value)}
+    arrays = {name: array for name, array in arrays.items() if array.ndim}  # without losses
+    if not encoder and not {MASKED, NEXT_PIECE}.isdisjoint(opened.abilities):
+        name = "prediction_logits" if "prediction_logits" in arrays else "logits"
+        ends = np.cumsum([len(own) for own in places])
+        padded = zip(arrays[name], places)  # of an exported file
+        arrays[name] = np.split(arrays[name], ends) if options else [array[[*own]] for array, own in padded]
     return [{name: array[0, n] if choices else array[n] for name, array in arrays.items()} for n in range(len(rows))]
 
 
@@ -182,8 +206,8 @@ def masked_words(opened: OpenedModel, text: str) -> Steps[list[list[Guess]]]:
     places = [len(row["input_ids"]) - 1] if after else [n for n, id_ in enumerate(row["input_ids"]) if id_ == mask]
     if not places:
         raise UserError(f"Write {opened.tokenizer.mask_token} where a word is missing.")
-    (outputs,) = yield Rows([row])
-    values, ids = _probabilities(_logits(outputs, "prediction_logits")[places]).topk(GUESSES)
+    (outputs,) = yield Rows([row], places=places)
+    values, ids = _probabilities(_logits(outputs, "prediction_logits")).topk(GUESSES)
     known = len(opened.tokenizer)  # the rows of the network may be more, for example rounded up to a multiple of 8
     names = [
         [str(opened.tokenizer.convert_ids_to_tokens(id_)) if id_ < known else f"(row {id_})" for id_ in row]
@@ -281,13 +305,10 @@ def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
 
 def vector(opened: OpenedModel, text: str, cut: bool = False) -> Steps[np.ndarray]:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
+    if opened.abilities and not hasattr(opened.model, "base_model"):
+        raise UserError("The exported file gives no vectors; bert-repro export --encoder_alone writes one that does.")
     row = row_of(opened, text, cut=cut)
     (outputs,) = yield Rows([row], encoder=True)
-    if "last_hidden_state" not in outputs:
-        raise UserError(
-            f"The exported file gives no vectors, only {', '.join(outputs)}; bert-repro export --encoder_alone "
-            "writes one that does."
-        )
     return outputs["last_hidden_state"][: len(row["input_ids"])].mean(axis=0)
 
 

@@ -208,7 +208,8 @@ class JudgedInputs(Body):
     def each(self) -> list[dict[str, Any]]:
         """A reading of every text or pair."""
         rows: Any = [self.inputs] if self._alone() else self.inputs
-        return [dict(zip(("text", "second_text"), [row] if isinstance(row, str) else row)) for row in rows]
+        texts = [dict(zip(("text", "second_text"), [row] if isinstance(row, str) else row)) for row in rows]
+        return [{**row, "truncate": self.truncate} for row in texts]
 
     def said(self, found: list[Any]) -> Any:
         """The classes with their scores, in a list for each row of a list of rows."""
@@ -292,8 +293,12 @@ def _in_base64(vector: list[float]) -> str:
     return base64.b64encode(np.array(vector, dtype="<f4").tobytes()).decode()
 
 
-def _scored_classes(opened: OpenedModel, text: str, second_text: str | None = None) -> Steps[Any]:
+def _scored_classes(
+    opened: OpenedModel, text: str, second_text: str | None = None, truncate: bool = True
+) -> Steps[Any]:
     said = (yield from readings.verdict(opened, text, second_text)).ranked()
+    if said.lost and not truncate:
+        raise UserError(f"This model would not read {said.lost:,} pieces of the text; shorten it, or set truncate.")
     shares = said.shares.tolist() if said.score is None else [said.score]
     return [{"label": name, "score": round(share, DIGITS)} for name, share in zip(said.names, shares, strict=True)]
 
@@ -301,7 +306,7 @@ def _scored_classes(opened: OpenedModel, text: str, second_text: str | None = No
 def _attention(opened: OpenedModel, text: str, second_text: str | None, layer: int) -> Steps[Any]:
     yield Rows(())
     names, weights = readings.attention(opened, text, second_text, layer)
-    return {"pieces": names, "heads": weights.round(4).tolist()}
+    return {"pieces": names, "heads": weights.astype(float).round(4).tolist()}
 
 
 def _pieces(opened: OpenedModel, text: str) -> Steps[Any]:

@@ -18,7 +18,7 @@ part() { # part NAME WHAT SCRIPT FLAGS...: run the script with $OUT/NAME as its 
   mkdir -p "$OUT"
   [ -f "$folder/all_results.json" ] ||
     python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@" >>"$log" ||
-    { echo "stopped; its output is in $log"; exit 1; }
+    { echo "stopped; its output is in $log; the same command goes on from there"; exit 1; }
   grep '^step ' "$log" | tail -n 1 || true
 }
 

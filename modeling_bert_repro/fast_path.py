@@ -67,7 +67,7 @@ class Layout(NamedTuple):
         index = index.to(hidden_states.device)  # another one, if accelerate has spread the layers over devices
         batch_size, length = self.shape
         padded = hidden_states.new_zeros(batch_size * length, hidden_states.shape[-1])
-        return padded.index_copy(0, index, hidden_states[0, : len(index)]).view(batch_size, length, -1)
+        return padded.index_copy(0, index, hidden_states[0, : index.shape[0]]).view(batch_size, length, -1)
 
 
 def multiplies_once(hidden_states: Tensor) -> bool:

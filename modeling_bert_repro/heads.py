@@ -209,6 +209,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         super().__init__(config)
         if config.num_labels != 2:
             raise ValueError(f"expected num_labels=2 (start and end), got {config.num_labels}: set num_labels=2")
+        self.num_labels = count_labels(config)
         self.bert = BertModel(config, add_pooling_layer=False)
         self.qa_outputs = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()

@@ -89,8 +89,8 @@ def refuse_cross_attention(encoder_hidden_states: Tensor | None, encoder_attenti
 
 
 NO_CACHE = (
-    "expected no key-value cache, got past_key_values or use_cache=True: is_decoder=True means left-to-right attention "
-    "over whole sequences here; pass all tokens at every call"
+    "expected no key-value cache, got past_key_values (which prefix tuning passes) or use_cache=True: this BERT reads "
+    "whole sequences, also left to right with is_decoder=True; pass all tokens at every call"
 )
 
 
@@ -124,8 +124,14 @@ class BertPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
-        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set."""
+        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set.
+
+        Raises:
+            ValueError: it is none of True, False, "auto" and None.
+        """
         switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
+        if switch not in (True, False, "auto", None):
+            raise ValueError(f'expected unpad_inputs as True, False or "auto", got {switch!r}')
         return switch or False
 
     @torch.no_grad()

@@ -13,15 +13,11 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from .coverage import MAX_WORD_LENGTH, strip_words
 from .errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 LAYOUTS = {
     # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are given to pieces.

@@ -105,6 +105,11 @@ def lacks_weights(folder: Path) -> str:
     weights = any((folder / name).is_file() for name in WEIGHT_FILES)
     if weights and (folder / CONFIG_NAME).is_file():
         return ""
+    if not weights and any(folder.glob("checkpoint-*")):
+        return (
+            "it holds checkpoints of a run that has not ended; continue that run with --resume_from_checkpoint auto, "
+            "or give one of them"
+        )
     held = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
     missing = [CONFIG_NAME] * (not (folder / CONFIG_NAME).is_file()) + ["weights"] * (not weights)
     return (

@@ -356,8 +356,8 @@ def _check_quotes(source: str, content: bytes, delimiter: str) -> None:
             row += 1
     except csv.Error:
         raise UserError(
-            f"{source}, row {row}: expected the quotation mark that opens a cell to close at its end, got text after it "
-            'or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
+            f"{source}, row {row}: expected the quotation mark that opens a cell to close at its end, got text after "
+            'it or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
         ) from None
 
 
@@ -367,16 +367,14 @@ def _decoded(content: bytes) -> io.TextIOWrapper:
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
     """The names of the columns; UserError if there are none, or the only name is several with another separator."""
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(_decoded(content), delimiter=delimiter, quoting=quoting)
+    lines = _decoded(content)
+    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     header = [] if utf_16 else next(reader, [])
     other = next((mark for mark in SEPARATORS if len(header) == 1 and mark != delimiter and mark in header[0]), None)
     if not header or other:
         found = f"{header[0]!r:.80}" if header else "UTF-16" if utf_16 else "an empty file or line"
-        named = (
-            f" or, to run_glue.py and run_swag.py, give --delimiter {SEPARATORS[other or ',']} and name the file .csv"
-        )
+        named = f", or as a .csv for which run_glue.py and run_swag.py get --delimiter {SEPARATORS[other or ',']}"
         raise UserError(
             f"{source}: expected a header line in UTF-8 with columns separated by {SEPARATORS[delimiter]}s, got "
             f"{found}; save the table so{named if other else ''}"

@@ -185,6 +185,15 @@ def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys,
     assert re.search(message, capsys.readouterr().err.splitlines()[-1])
 
 
+def test_texts_and_questions_are_for_models_of_their_own(tokenizer, tmp_path, capsys):
+    network(tokenizer).save_pretrained(tmp_path)
+    for asked, message in (["--text"], "this model answers questions"), (["--context", "a", "--question"], "is none"):
+        with pytest.raises(SystemExit):
+            ask.main(["--model", str(tmp_path), *asked, "a"])
+        assert message in capsys.readouterr().err
+        edit_json(tmp_path / "config.json", architectures=["BertForSequenceClassification"])
+
+
 def test_bfloat16_is_asked_for_and_rounds_the_network(tokenizer, tmp_path, capsys, monkeypatch):
     model = network(tokenizer)
     model.save_pretrained(tmp_path)

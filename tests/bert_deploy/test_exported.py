@@ -52,7 +52,7 @@ def test_an_export_answers_as_its_model(folder, monkeypatch):
     assert as_export(folder, monkeypatch, name) == []
     opened = open_folder(str(folder), ONNX)
     assert alone(readings.verdict, opened, TEXT).record() == expected and opened.model.file == name
-    with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
+    with pytest.raises(UserError, match=r"gives no vectors; .*--encoder_alone"):
         alone(readings.vector, opened, TEXT)
 
 

@@ -322,10 +322,10 @@ def test_clients_that_were_answered_together_are_awaited_and_read_together(monke
 def test_a_refused_text_is_alone_with_its_error_and_a_failed_pass_is_not_the_last(opened, monkeypatch):
     model, compute = opened("pretrained"), readings.outputs_of
 
-    def broken(opened, rows, encoder):
+    def broken(opened, rows, *others):
         if any(len(row["input_ids"]) == 42 for row in rows):
             raise MemoryError
-        return compute(opened, rows, encoder)
+        return compute(opened, rows, *others)
 
     good, refused, fatal = ({"text": text} for text in ("the [MASK]", "no gap", "[MASK] " * 40))
     with running(make_service(model, 4)) as port, ThreadPoolExecutor(12) as clients:
@@ -446,6 +446,7 @@ def test_the_forms_of_text_embeddings_inference(opened):
     assert {one["label"]: one["score"] for one in said([TEXT, OTHER]).json()} == pair["probabilities"]
     assert said([[TEXT, OTHER]]).json() == [said([TEXT, OTHER]).json()]
     assert said(TEXT, raw_scores=True).status_code == said([]).status_code == 422
+    assert said(LONG_WORDS).status_code == 200 and said(LONG_WORDS, truncate=False).status_code == 422
     (vector,) = answers(asked, {"text": TEXT}, "/embed")
     (other,) = said(TEXT, "/embed", normalize=False).json()
     assert other == pytest.approx(vector["vector"], abs=1e-6)

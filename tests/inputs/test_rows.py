@@ -75,7 +75,7 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
         ("a.csv", 'text,label\n"say ""a""",1\n"say "b"",2\n', "row 2: expected the quotation mark"),
         ("a.csv", 'text,label\n"a,1\n"b",2\n', "row 1: expected the quotation mark"),
         ("a.csv", b"text,label\ncaf\xe9,1\n", "invalid UTF8"),
-        ("a.csv", "text;label\na;1\n", "give --delimiter semicolon"),
+        ("a.csv", "text;label\na;1\n", "get --delimiter semicolon"),
         ("a.csv", "body,class\na,1\n", "'text' (name another with --text_column); 'label' (name another with"),
         ("a.csv", "text,label,text\na,1,b\n", "the column 'text' is there twice"),
         ("a.csv", "text,label\n", "expected rows, got none"),
