@@ -5,6 +5,7 @@
 without config.json) is converted first, by ``bert-repro convert``.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,10 @@ def lacks_weights(folder: Path) -> str:
     weights = any((folder / name).is_file() for name in WEIGHT_FILES)
     if weights and (folder / CONFIG_NAME).is_file():
         return ""
-    if not weights and any(folder.glob("checkpoint-*")):
+    if not weights and any(re.fullmatch(r"checkpoint-\d+", path.name) for path in folder.iterdir()):
         return (
-            "it holds checkpoints of a run that has not ended; continue that run with --resume_from_checkpoint auto, "
-            "or give one of them"
+            "it holds checkpoints, but no final weights; continue its run with --resume_from_checkpoint auto, or give "
+            "one of the checkpoints"
         )
     held = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
     missing = [CONFIG_NAME] * (not (folder / CONFIG_NAME).is_file()) + ["weights"] * (not weights)

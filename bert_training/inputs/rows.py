@@ -96,6 +96,7 @@ class Layout(NamedTuple):
 
 ROWS_AT_ONCE = 1 << 16  # of one Arrow array of strings, which holds at most 2 GB
 AS_USUAL = Layout()
+csv.field_size_limit(sys.maxsize)  # a text may be as long as a book
 
 
 class Rows(NamedTuple):
@@ -349,15 +350,14 @@ def _check_quotes(source: str, content: bytes, delimiter: str) -> None:
     """Raise UserError for a quotation mark that never closes, or closes before its cell ends; Arrow would read on."""
     if b'"' not in content:
         return
-    row = 0
-    csv.field_size_limit(sys.maxsize)  # a text may be as long as a book
+    reader, line = csv.reader(_decoded(content), delimiter=delimiter, strict=True), 1
     try:
-        for _ in csv.reader(_decoded(content), delimiter=delimiter, strict=True):  # the header, and the rows from 1
-            row += 1
+        for _ in reader:
+            line = reader.line_num + 1
     except csv.Error:
         raise UserError(
-            f"{source}, row {row}: expected the quotation mark that opens a cell to close at its end, got text after "
-            'it or the end of the file; correct it (a mark within a quoted cell is written twice: "")'
+            f"{source}, the row from line {line}: expected quoted cells that end where their quotation mark closes, "
+            'got one that goes on or never closes; correct it (within quotes, a mark is written twice, "", not as \\")'
         ) from None
 
 

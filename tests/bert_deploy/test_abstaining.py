@@ -2,11 +2,13 @@
 
 import csv
 import json
+import shutil
 import subprocess
 from types import SimpleNamespace
 
 import run_glue
 from bert_deploy import verify
+from tests.helpers.model_folders import edit_json
 
 
 def write(path, rows):
@@ -53,8 +55,13 @@ def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pret
     model = f"--model_name_or_path={tmp_path / 'run'}"
     assert run("again", model)["eval_abstention"]["right"] == found["right"]  # the stored threshold
     assert run("other", model, "--calibrate=0.999")["eval_abstention"]["threshold"] == 0.999
-    again = run("plain", model, "--calibrate")["eval_abstention"]["threshold"]  # of the new temperature
-    assert json.loads((tmp_path / "plain" / "config.json").read_text())["fine_tuning"]["abstain_below"] == again
+    shutil.copytree(tmp_path / "run", tmp_path / "zero")  # a threshold that every text reaches is one, too
+    stored = json.loads((tmp_path / "zero" / "config.json").read_text())["fine_tuning"]
+    edit_json(tmp_path / "zero" / "config.json", fine_tuning=stored | {"abstain_below": 0.0})
+    zero = f"--model_name_or_path={tmp_path / 'zero'}"
+    again = run("plain", zero, "--calibrate")["eval_abstention"]["threshold"]  # of the new temperature
+    stored = json.loads((tmp_path / "plain" / "config.json").read_text())["fine_tuning"]
+    assert stored["abstain_below"] == again > 0
     capsys.readouterr()
 
     def in_this_process(words, **_):

@@ -221,6 +221,7 @@ def test_what_the_page_draws_comes_from_its_own_routes(opened):
     asked = client(model)
     names, weights = readings.attention(model, TEXT, OTHER, 2)
     (found,) = answers(asked, {"text": TEXT, "second_text": OTHER, "layer": 2}, "/attention")
+    assert found["heads"][0][0] == [round(share, 4) for share in found["heads"][0][0]]
     assert found["pieces"] == names and torch.tensor(found["heads"]).allclose(torch.tensor(weights), atol=1e-4)
     (found,) = answers(asked, {"text": TEXT}, "/pieces")
     assert found == dataclasses.asdict(readings.pieces(model, TEXT))

@@ -97,9 +97,10 @@ def test_a_folder_without_readable_weights_is_named_with_a_remedy(model, name):
 
 
 def test_a_run_that_has_not_ended_is_no_model(model):
-    (model / "model.safetensors").unlink()
     (model / "checkpoint-3").mkdir()
-    with pytest.raises(ValueError, match="checkpoints of a run that has not ended; continue that run"):
+    checkpoint_config(str(model))
+    (model / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="it holds checkpoints, but no final weights; continue its run"):
         checkpoint_config(str(model))
 
 

@@ -28,8 +28,9 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
     [
         ("a.csv", 'label,text\n1,"a, b"\n007,NA\n', ["a, b", "NA"], ["1", "007"]),
         ("a.csv", 'text,label\r\n"two\nlines",x\r\n,nan\r\n', ["two\nlines", ""], ["x", "nan"]),
-        ("a.csv", "\ufefftext,label\nU+2028 \u2028 and \u0085,x\n", ["U+2028 \u2028 and \u0085"], ["x"]),
-        ("a.tsv", 'text\tlabel\n"begins and never ends\t1\nb"\t2\n', ['"begins and never ends', 'b"'], ["1", "2"]),
+        ("a.csv", '\ufeff"text",label\nU+2028 \u2028 and \u0085,x\n', ["U+2028 \u2028 and \u0085"], ["x"]),
+        ("a.csv", 'text,label\r"a ""b""",x\r', ['a "b"'], ["x"]),
+        ("a.tsv", 'text\tlabel\n"begins and never ends\t1\nb" c\t2\n', ['"begins and never ends', 'b" c'], ["1", "2"]),
         ("a.jsonl", '{"text": "a", "label": 1}\n\n{"text": "b", "label": "1"}\n', ["a", "b"], ["1", "1"]),
         ("a.json", '[{"text": "a", "label": true}, {"text": "b", "label": 1.0}]', ["a", "b"], ["true", "1.0"]),
         ("a.json", '{"version": 1, "data": [{"text": "a", "label": null}]}', ["a"], [None]),
@@ -71,9 +72,9 @@ def test_a_column_has_the_first_of_its_names(tmp_path: Path) -> None:
     [
         ("a.csv", "text,label\na,1\nb\n", "Row #3: Expected 2 columns, got 1: b"),
         ("a.csv", "text,label\na,1\nb, c,3\n", "Row #3: Expected 2 columns, got 3: b, c,3"),
-        ("a.csv", 'label,text\n1,a\n2,"b\n3,c\n', "row 2: expected the quotation mark that opens a cell to close"),
-        ("a.csv", 'text,label\n"say ""a""",1\n"say "b"",2\n', "row 2: expected the quotation mark"),
-        ("a.csv", 'text,label\n"a,1\n"b",2\n', "row 1: expected the quotation mark"),
+        ("a.csv", 'label,text\n1,a\n2,"b\n3,c\n', "the row from line 3: expected quoted cells that end"),
+        ("a.csv", 'text,label\n"say ""a""",1\n"say "b"",2\n', "the row from line 3: expected quoted cells"),
+        ("a.csv", 'text,label\n"a,1\n"b",2\n', "the row from line 2: expected quoted cells"),
         ("a.csv", b"text,label\ncaf\xe9,1\n", "invalid UTF8"),
         ("a.csv", "text;label\na;1\n", "get --delimiter semicolon"),
         ("a.csv", "body,class\na,1\n", "'text' (name another with --text_column); 'label' (name another with"),
@@ -112,6 +113,11 @@ def test_a_number_of_broken_rows_may_be_left_out(tmp_path: Path) -> None:
     ] == [2]
     with pytest.raises(UserError, match="Row #2"):
         read_rows(path, [TEXT, LABEL], Layout(header=("text", "label")))
+
+
+def test_a_quoted_cell_may_be_as_long_as_a_book(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", f'text,label\n"{"a " * 100_000}",x\n')
+    assert len(read_rows(path, [TEXT, LABEL]).data["text"][0].as_py()) == 200_000
 
 
 def test_json_keeps_what_arrow_would_change(tmp_path: Path) -> None:

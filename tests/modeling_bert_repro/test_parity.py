@@ -72,6 +72,7 @@ def test_outputs_and_gradients_equal_transformers(models, case):
     inputs = batch_for(case, name, own)
     labels = make_labels(name, make_inputs(name, length=MAX_LENGTH if case == "full length" else 9))
     options = {"output_attentions": True} if attention == "eager" else {}
+    assert getattr(own, "num_labels", None) == getattr(reference, "num_labels", None)
     values, grads = run(own, inputs, labels, **options)
     expected_values, expected_grads = run(reference, inputs, labels, **options)
     for extra in ("mlm_loss", "nsp_loss"):

@@ -165,7 +165,7 @@ def test_predictions_are_written_with_their_probabilities(tmp_path):
 
 
 def test_a_flag_names_what_separates_the_cells(tmp_path):
-    path = write(tmp_path, "sent1;ending0;ending1;label\nIt, there;a, b;c;1\n")
+    path = write(tmp_path, 'sent1;ending0;ending1;label\n"It, there";a, b;c;1\n')
     with pytest.raises(ValueError, match="get --delimiter semicolon"):
         swag.load_data(flags(validation_file=path))
     part = swag.load_data(flags(validation_file=path, delimiter=";")).splits["validation"]

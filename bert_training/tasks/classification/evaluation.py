@@ -172,7 +172,7 @@ class Classifier(FineTuningTask[Logits]):
 
         for kind, other in (("validation", OTHER), ("test", f"test_{OTHER}")):
             scored = [split for split in logits if split.startswith(kind) and splits[split].labels is not None]
-            if not scored or not (args.abstains or self.stored_abstention):
+            if not scored or not (args.abstains or self.stored_abstention is not None):
                 continue
             shares, labels = of(scored)
             others = of([other])[0] if other in splits else None
@@ -204,7 +204,7 @@ class Classifier(FineTuningTask[Logits]):
         if OTHER in data.splits:
             logits[OTHER] = self.predict(run, tuned.model, OTHER)["logits"]
         below = self.abstention(run, tuned, logits, temperature)
-        if self.args.abstains or (self.args.calibrate and self.stored_abstention):  # of another temperature
+        if self.args.abstains or (self.args.calibrate and self.stored_abstention is not None):  # of another temperature
             store_facts(model.config, **{ABSTAIN_BELOW: below})
         if run.is_main:
             for path in write_predictions(run.output_dir, data, logits, temperature, thresholds, below):

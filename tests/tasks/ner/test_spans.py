@@ -163,6 +163,7 @@ LABELLED = {"start": 0, "end": 3, "labels": ["PER"]}
         ({"text": "Ada", "label": [[2, 2, "PER"]]}, "row 2: expected a span"),
         ({"text": "Ada", "label": [[0, 3, 7]]}, "row 2: expected a span"),
         ({"text": "Ada", "label": [[0, 3, "PER "]]}, "row 2: expected a span .* no space around its label"),
+        ({"text": "Ada", "label": [[0, 3, ""]]}, "row 2: expected a span"),
         ({"text": "Ada", "label": "PER"}, 'row 2: expected a span .* got "PER"'),
         ({"text": "Ada", "label": [{"start": 0, "end": 3}]}, "row 2: expected a span"),
         ({"text": "Ada", "label": [LABELLED | {"labels": ["PER", "ORG"]}]}, "row 2: expected a span"),
