@@ -99,21 +99,30 @@ def outputs_of(opened: OpenedModel, rows: Sequence[Row], encoder: bool, places: 
     choices = CHOICE in opened.abilities and not encoder  # a row is a choice, (1, C, L)
     # Of an exported file, the encoder is all of it.
     network: Any = getattr(opened.model, "base_model", opened.model) if encoder else opened.model
-    options: dict[str, Any] = {}
-    if isinstance(network, BertLanguageModel):  # it predicts where there is a label, whatever that is
-        labels = torch.full(batch["input_ids"].shape, IGNORED)
-        for row, own in zip(labels, places):
-            row[[*own]] = 0
-        options = {"labels": labels, "sparse_prediction": True}
+    sparse = isinstance(network, BertLanguageModel)
+    options = {"labels": _labels_at(places, batch["input_ids"]), "sparse_prediction": True} if sparse else {}
     outputs = network(**{name: tensor[None] if choices else tensor for name, tensor in batch.items()}, **options)
-    arrays: dict[str, Any] = {name: value.float().numpy() for name, value in outputs.items() if torch.is_tensor(value)}
-    arrays = {name: array for name, array in arrays.items() if array.ndim}  # without losses
+    tensors = {name: value for name, value in outputs.items() if torch.is_tensor(value) and value.dim()}  # no losses
+    arrays: dict[str, Any] = {name: value.float().numpy() for name, value in tensors.items()}
     if not encoder and not {MASKED, NEXT_PIECE}.isdisjoint(opened.abilities):
         name = "prediction_logits" if "prediction_logits" in arrays else "logits"
-        ends = np.cumsum([len(own) for own in places])
-        padded = zip(arrays[name], places)  # of an exported file
-        arrays[name] = np.split(arrays[name], ends) if options else [array[[*own]] for array, own in padded]
+        arrays[name] = _at(places, arrays[name], sparse)
     return [{name: array[0, n] if choices else array[n] for name, array in arrays.items()} for n in range(len(rows))]
+
+
+def _labels_at(places: Sequence[Sequence[int]], input_ids: torch.Tensor) -> torch.Tensor:
+    """Labels (B, L) that make the network predict there; which piece they name does not matter."""
+    labels = torch.full_like(input_ids, IGNORED)
+    for row, own in zip(labels, places):
+        row[[*own]] = 0
+    return labels
+
+
+def _at(places: Sequence[Sequence[int]], logits: np.ndarray, sparse: bool) -> list[np.ndarray]:
+    """The logits (places, V) of each row, from those of all its tokens (B, L, V) or, if sparse, of these places alone."""
+    if sparse:
+        return np.split(logits, np.cumsum([len(own) for own in places]))
+    return [of_row[[*own]] for of_row, own in zip(logits, places)]
 
 
 # --- texts and numbers -----------------------------------------------------------------------------------
