@@ -119,7 +119,7 @@ def _labels_at(places: Sequence[Sequence[int]], input_ids: torch.Tensor) -> torc
 
 
 def _at(places: Sequence[Sequence[int]], logits: np.ndarray, sparse: bool) -> list[np.ndarray]:
-    """The logits (places, V) of each row, from those of all its tokens (B, L, V) or, if sparse, of these places alone."""
+    """The logits (places, V) of each row, from those of all tokens (B, L, V) or, if sparse, of these places alone."""
     if sparse:
         return np.split(logits, np.cumsum([len(own) for own in places]))
     return [of_row[[*own]] for of_row, own in zip(logits, places)]
