@@ -65,7 +65,7 @@ Facts = dict[str, Any]
 
 def write_vocabulary(folder: Path, vocab_size: int) -> list[str]:
     """Write a vocabulary of `vocab_size` rows to `vocabulary/`; return its words."""
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s"]  # the last one for --whole_word_mask
     words = [f"w{number}" for number in range(vocab_size - len(specials))]
     vocab = {word: number for number, word in enumerate([*specials, *words])}
     BertTokenizer(vocab=vocab).save_pretrained(folder / "vocabulary")

@@ -19,7 +19,6 @@ from datatrove.pipeline.base import PipelineStep
 from bert_training.inputs.texts import check_files
 from bert_training.inputs.tokenizers import load_tokenizer
 from bert_training.pretraining.build_corpus import make_shard, plan_corpus
-from bert_training.pretraining.encoding import SLICE_BYTES
 
 
 class CorpusShards(PipelineStep):  # type: ignore[misc]
@@ -30,7 +29,6 @@ class CorpusShards(PipelineStep):  # type: ignore[misc]
         tokenizer_name: a folder, a Hub name or a vocab.txt.
         output_dir: the folder of the corpus.
         text_column: the field of the text in .jsonl and .parquet files.
-        slice_bytes: the bytes of a slice; another number makes another corpus.
     """
 
     name = "BERT corpus"
@@ -42,11 +40,10 @@ class CorpusShards(PipelineStep):  # type: ignore[misc]
         tokenizer_name: str,
         output_dir: str | Path,
         text_column: str = "text",
-        slice_bytes: int = SLICE_BYTES,
     ):
         super().__init__()
         self.files, self.tokenizer_name, self.output_dir = list(map(str, files)), tokenizer_name, str(output_dir)
-        self.text_column, self.slice_bytes = text_column, slice_bytes
+        self.text_column = text_column
 
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> Any:
         """Make the shards of a task.
@@ -56,13 +53,7 @@ class CorpusShards(PipelineStep):  # type: ignore[misc]
         """
         yield from data or ()
         tokenizer = load_tokenizer(self.tokenizer_name, quiet=True)
-        jobs = plan_corpus(
-            check_files(self.files),
-            tokenizer,
-            Path(self.output_dir),
-            self.text_column,
-            slice_bytes=self.slice_bytes,
-        )
+        jobs = plan_corpus(check_files(self.files), tokenizer, Path(self.output_dir), self.text_column)
         for job in jobs[rank::world_size]:
             with self.track_time():
                 make_shard(job, tokenizer)

@@ -25,7 +25,7 @@ import numpy as np
 from bert_training.inputs.flags.fine_tuning import GlueArguments
 from bert_training.inputs.flags.parsing import command_parser
 from bert_training.inputs.reading import numbered_lines
-from bert_training.record import Record
+from bert_training.record import SUMMARY, Record
 from bert_training.tasks.classification.sources import load_data
 from bert_training.tasks.scored_rows import read_rows
 from tokenization.errors import UserError
@@ -69,7 +69,10 @@ def judged_labels(folder: Path) -> list[list[Judged]]:
     Returns:
         One list or, of several labels a text, one for each label.
     """
-    runs = sorted(folder.glob("fold-*")) or [folder]
+    folds = sorted(folder.glob("fold-*"))
+    if folds and not (folder / SUMMARY).is_file():
+        raise UserError(f"{folder}: expected a finished series, found no {SUMMARY}; give its command again")
+    runs = folds or [folder]
     if rows := [one for run in runs for one in _tagged_words(run)]:
         return [rows]
     pairs = [
@@ -153,7 +156,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a finished run with validation data, or a series of --folds")
     parser.add_argument("--all", action="store_true", help="rank all labels, not only those that are probably wrong")
     args = parser.parse_args(argv)
-    found = [one for rows in judged_labels(args.folder) for one in doubts(rows)]
+    judged = judged_labels(args.folder)
+    for rows in judged:
+        if len({row.given for row in rows}) < 2:
+            print(f"warning: all rows are {rows[0].given!r}, which says nothing of other answers", file=sys.stderr)
+    found = [one for rows in judged if len({row.given for row in rows}) > 1 for one in doubts(rows)]
     shown = sorted((one for one in found if args.all or one.probable), key=lambda one: (not one.probable, -one.doubt))
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(HEAD)

@@ -50,7 +50,7 @@ from huggingface_hub import cached_assets_path
 
 from bert_training.builtin_data import docstrings, source_files
 from bert_training.builtin_data.docstrings import Docstring, Parameter, tagged_words
-from bert_training.files.atomic import make_folder, whole_file, write_text
+from bert_training.files.atomic import is_occupied, make_folder, whole_file, write_text
 from tokenization.errors import UserError
 
 # --- the cache -------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def library(include_packages: bool = True) -> Library:
     """All documents of this installation.
 
     The first process takes about 8 s to read twelve packages, or 2 s without them; later ones use a cache
-    (``reading_cache``) and take less than one.
+    (``cached_docstrings``) and take less than one.
 
     Raises:
         ValueError: the standard library has no Python sources.
@@ -423,4 +423,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="the folder for the files")
     parser.add_argument("--standard_library_only", action="store_true", help="do not read the installed packages")
     args = parser.parse_args(argv)
+    if is_occupied(args.output_dir):
+        parser.error(f"--output_dir {args.output_dir}: there are files already; give a new folder")
     write_files(args.output_dir, not args.standard_library_only)

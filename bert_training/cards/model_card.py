@@ -99,7 +99,10 @@ def _of_the_run(run: dict[str, Any], metrics: Mapping[str, Any]) -> dict[str, An
     hyperparameters = [name for name in flags_with(CARD) if flags.get(name) is not None]
     if only_evaluated:  # the others are about training
         hyperparameters = [name for name in hyperparameters if name in EVALUATION_FLAGS]
-    overridden = "num_train_epochs" if flags.get("max_steps", -1) > 0 else "max_steps"
+    overridden = {"num_train_epochs" if flags.get("max_steps", -1) > 0 else "max_steps"}
+    phases = [phase.partition("@")[0] for phase in (flags.get("phases") or "").split(",")]  # 32:0.5:4x2, or shorter
+    overridden |= {"per_device_train_batch_size"} if all(phase.count(":") == 2 for phase in phases) else set()
+    overridden |= {"gradient_accumulation_steps"} if all("x" in phase for phase in phases) else set()
     return {
         "start": start,
         "only_evaluated": only_evaluated,
@@ -111,7 +114,7 @@ def _of_the_run(run: dict[str, Any], metrics: Mapping[str, Any]) -> dict[str, An
         "best": metrics.get("best_step"),
         "last": metrics.get("train_steps"),
         "command": shlex.join(["python", *map(one_line, run["command"])]) if run.get("command") else "",
-        "hyperparameters": [name for name in hyperparameters if name != overridden],
+        "hyperparameters": [name for name in hyperparameters if name not in overridden],
         "sequences": sequences_seen(run),
     }
 

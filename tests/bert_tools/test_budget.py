@@ -14,6 +14,7 @@ from bert_tools import budget
 from bert_training.inputs.flags.phases import phases_of
 from bert_training.inputs.flags.pretraining import PretrainingArguments
 from bert_training.inputs.tokenizers import load_tokenizer
+from bert_training.pretraining.masking import check_masking
 from tokenization import build_tokenizer
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
@@ -137,6 +138,11 @@ def test_the_timed_vocabulary_is_as_large_as_that_of_the_training(shape, vocabul
     text = capsys.readouterr().out
     assert f"parameters, with a vocabulary of {rows:,} rows; peak memory 1.0 GB" in text
     assert (f"--vocab_size {rows} " in text) == printed
+
+
+def test_the_made_up_vocabulary_has_pieces_for_whole_words(tmp_path):
+    assert len(budget.write_vocabulary(tmp_path, 50)) == 44
+    check_masking(load_tokenizer(str(tmp_path / "vocabulary")), whole_word_mask=True)
 
 
 def test_flags_of_the_text_are_printed_and_not_timed(capsys):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bert_tools import vocabulary
 from bert_tools.corpus import main
 from bert_training.pretraining import build_corpus
 from bert_training.pretraining.corpus import Corpus, is_finished, shard_folders
@@ -54,13 +55,25 @@ def test_the_command_makes_a_corpus_and_finds_it_again(text, tmp_path, capsys):
     assert len(Corpus.open(text / "whole").facts) > 10
 
 
+def test_there_is_at_least_one_process(capsys):
+    shared = ["--train_file", "a.txt", "--output_dir", "c", "--num_workers", "-1"]
+    for command, flags in ((main, ["--tokenizer_name", "b"]), (vocabulary.main, ["--vocab_size", "100"])):
+        with pytest.raises(SystemExit):
+            command([*shared, *flags])
+        assert "--num_workers: expected at least 1" in capsys.readouterr().err
+
+
 PROGRAM = """
 import sys
 from datatrove.executor import LocalPipelineExecutor
+from functools import partial
+from bert_tools import datatrove_blocks
 from bert_tools.datatrove_blocks import CorpusShards
 
+datatrove_blocks.plan_corpus = partial(datatrove_blocks.plan_corpus, slice_bytes=SLICE)
+
 def run(folder, target, logs, tasks, workers):
-    block = CorpusShards([f"{folder}/text"], f"{folder}/tokenizer", target, slice_bytes=SLICE)
+    block = CorpusShards([f"{folder}/text"], f"{folder}/tokenizer", target)
     LocalPipelineExecutor([block], tasks=tasks, workers=workers, logging_dir=logs).run()
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ def write(folder, predicted, true):
 def test_the_rows_of_all_folds_and_each_of_several_labels(tmp_path):
     for fold in (1, 2):
         write(tmp_path / f"fold-{fold}", [{"a": 0.75, "b": 0.25}], ["a"])
+    with pytest.raises(UserError, match="expected a finished series, found no summary"):
+        doubts.judged_labels(tmp_path)
+    (tmp_path / "summary.json").touch()
     (rows,) = doubts.judged_labels(tmp_path)
     assert [(row.place, row.given) for row in rows] == [("fold-1-0", "a"), ("fold-2-0", "a")]
     write(tmp_path / "several", [{"a": 0.75, "b": 0.25}], [["b"]])
@@ -35,6 +38,8 @@ def test_the_texts_are_those_of_the_file_that_the_run_has_read(tmp_path):
     rows.write_text('{"id": "fold-1-0", "sentence1": "one", "sentence2": "two", "label": "a"}\n' * 2)
     write(tmp_path / "fold-1", [{"a": 0.75, "b": 0.25}], ["a"])
     flags = {"output_dir": "x", "model_name_or_path": "m", "train_file": str(rows), "folds": "1/2"}
+
+    (tmp_path / "summary.json").touch()
 
     def text(digest: str) -> str:
         facts = {"script": "run_glue.py", "flags": flags, "data": {"splits": {"validation": {"file_sha256": digest}}}}
@@ -58,6 +63,15 @@ def test_tagged_words_have_their_places(tmp_path):
     (found,) = doubts.judged_labels(tmp_path)
     first, second = ("a.txt:1, word 1", "Ada", "PER"), ("a.txt:4, word 1", "it", "O")
     assert found == [doubts.Judged(*first, shares), doubts.Judged(*second, shares)]
+
+
+def test_a_label_that_no_row_has_is_left_out(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "run", [{"a": 0.75, "rare": 0.25}, {"a": 0.5, "rare": 0.25}], [["a"], []])
+    monkeypatch.setattr(doubts, "doubts", lambda rows: [doubts.Doubt(row, "not a", 0.5, True) for row in rows])
+    doubts.main([str(tmp_path / "run")])
+    said = capsys.readouterr()
+    assert said.err.startswith("warning: all rows are 'not rare', which says nothing of other answers\n")
+    assert [line.split(",")[2] for line in said.out.splitlines()] == ["given", "a", "not a"]
 
 
 def test_folders_without_predictions_are_errors(tmp_path):

@@ -181,6 +181,13 @@ def test_code_is_what_the_authors_marked(monkeypatch):
     assert sentence == [*words, *((word, "O") for word in [*enough.split(), "."])]
 
 
+def test_files_of_others_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("mine")
+    with pytest.raises(SystemExit):
+        documentation.main(["--output_dir", str(tmp_path)])
+    assert "there are files already" in capsys.readouterr().err and (tmp_path / "corpus.txt").read_text() == "mine"
+
+
 @pytest.mark.slow
 def test_the_command_writes_the_data_of_the_whole_installation(tmp_path):
     """The command writes files of the expected sizes, with packages, and training and validation share no text."""
