@@ -33,8 +33,6 @@ def main(argv: list[str] | None = None) -> None:
         "--num_workers", "--num-workers", type=int, default=usable_cores(), help="default: the cores it may use"
     )
     args = parser.parse_args(argv)
-    if args.num_workers < 1:
-        parser.error("--num_workers: expected at least 1")
     files = check_files(args.train_file)
     tokenizer = load_tokenizer(args.tokenizer_name, quiet=True)
     corpus = build_corpus(files, tokenizer, args.output_dir, args.num_workers, text_column=args.text_column)

@@ -120,8 +120,6 @@ def _parse(argv: list[str] | None) -> tuple[argparse.ArgumentParser, argparse.Na
         "--num_workers", "--num-workers", type=int, help="processes that count words; default: the cores it may use"
     )
     args = parser.parse_args(argv)
-    if args.num_workers is not None and args.num_workers < 1:
-        parser.error("--num_workers: expected at least 1")
     of_others = () if os.path.exists(Path(args.output_dir) / "tokenizer.incomplete") else (TOKENIZER, TOKENIZER_CONFIG)
     for name in (VOCABULARY, *of_others, "config.json"):  # a killed process has left its draft, and no vocab.txt
         if os.path.exists(Path(args.output_dir) / name):  # a name that is too long is no error here

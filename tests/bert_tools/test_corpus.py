@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bert_tools import vocabulary
 from bert_tools.corpus import main
 from bert_training.pretraining import build_corpus
 from bert_training.pretraining.corpus import Corpus, is_finished, shard_folders
@@ -53,14 +52,6 @@ def test_the_command_makes_a_corpus_and_finds_it_again(text, tmp_path, capsys):
         main([*flags(text), "--output_dir", str(tmp_path / "c")])
         assert "162 documents, 940 sentences, 8,704 tokens in" in capsys.readouterr().out
     assert len(Corpus.open(text / "whole").facts) > 10
-
-
-def test_there_is_at_least_one_process(capsys):
-    shared = ["--train_file", "a.txt", "--output_dir", "c", "--num_workers", "-1"]
-    for command, flags in ((main, ["--tokenizer_name", "b"]), (vocabulary.main, ["--vocab_size", "100"])):
-        with pytest.raises(SystemExit):
-            command([*shared, *flags])
-        assert "--num_workers: expected at least 1" in capsys.readouterr().err
 
 
 PROGRAM = """

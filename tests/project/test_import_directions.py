@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.repository import HOUSES, ROOT, sources
+from tests.helpers.repository import HOUSES, ROOT
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
@@ -41,15 +41,3 @@ def test_no_test_of_the_core_imports_an_annex_or_its_tests():
     paths = [path for path in files_of("tests") if path.relative_to(ROOT / "tests").parts[0] not in beside]
     names = {name.removeprefix("tests.").split(".")[0] for path in paths for name in imported(path)}
     assert len(paths) > 150 and not names & {"bert_tools", "bert_deploy", "lab"}
-
-
-def test_training_imports_its_modules_by_their_full_names():
-    for path in sources():
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
-
-
-def test_flags_need_nothing_of_tokenization_but_the_error():
-    paths = files_of("bert_training/inputs/flags")
-    names = {name for path in paths for name in imported(path) if name.startswith(TOKENIZATION)}
-    assert names == {"tokenization.errors.UserError"}
