@@ -5,9 +5,6 @@ import tomllib
 
 from tests.helpers.repository import ROOT
 
-# Plain Markdown, which GitHub shows, and on the pages of the API the names whose docstrings stand there.
-ANOTHER_SYNTAX = re.compile(r"^(:::|!!!|\?\?\?|===) |\{: ?[.#]|\]\{|:(material|octicons|lucide)-", re.MULTILINE)
-
 
 def leaves(entry: object) -> list[str]:
     """The files of a navigation, which is a list of pairs of a title and a file, or of a title and such a list."""
@@ -22,12 +19,6 @@ def test_the_navigation_has_every_page_and_no_other():
     assert len(set(named)) == len(named)
     pages = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("lab/*.md"), *ROOT.glob("lab/notes/*.md"), *ROOT.glob("*.md")]
     assert set(named) == {str(page.relative_to(ROOT)) for page in pages}
-
-
-def test_pages_use_only_what_github_shows():
-    for page in ROOT.glob("docs/*.md"):
-        code_is_out = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-        assert not ANOTHER_SYNTAX.search(code_is_out), page
 
 
 def test_the_pages_of_the_api_name_what_exists():
