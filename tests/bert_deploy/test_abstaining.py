@@ -58,8 +58,7 @@ def test_rows_without_a_label_find_the_threshold_and_get_no_class(tmp_path, pret
     shutil.copytree(tmp_path / "run", tmp_path / "zero")  # a threshold that every text reaches is one, too
     stored = json.loads((tmp_path / "zero" / "config.json").read_text())["fine_tuning"]
     edit_json(tmp_path / "zero" / "config.json", fine_tuning=stored | {"abstain_below": 0.0})
-    zero = f"--model_name_or_path={tmp_path / 'zero'}"
-    again = run("plain", zero, "--calibrate")["eval_abstention"]["threshold"]  # of the new temperature
+    again = run("plain", f"--model_name_or_path={tmp_path / 'zero'}", "--calibrate")["eval_abstention"]["threshold"]
     stored = json.loads((tmp_path / "plain" / "config.json").read_text())["fine_tuning"]
     assert stored["abstain_below"] == again > 0
     capsys.readouterr()
