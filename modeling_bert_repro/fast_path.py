@@ -109,8 +109,7 @@ def choose_layout(
         options: the other arguments of ``BertModel.forward``, among them ``cu_seq_lens_q``.
 
     Raises:
-        ValueError: the value of ``unpad_inputs`` is unknown, the packing is invalid, or the mask or the packing is one
-            for inputs of another shape.
+        ValueError: the packing is invalid, or the mask or the packing is one for inputs of another shape.
     """
     shape = (inputs.shape[0], inputs.shape[1])
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")

@@ -124,14 +124,8 @@ class BertPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
-        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set.
-
-        Raises:
-            ValueError: it is none of True, False, "auto" and None.
-        """
+        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set."""
         switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
-        if switch not in (True, False, "auto", None):
-            raise ValueError(f'expected unpad_inputs as True, False or "auto", got {switch!r}')
         return switch or False
 
     @torch.no_grad()

@@ -107,10 +107,7 @@ def lacks_weights(folder: Path) -> str:
     if weights and (folder / CONFIG_NAME).is_file():
         return ""
     if not weights and any(re.fullmatch(r"checkpoint-\d+", path.name) for path in folder.iterdir()):
-        return (
-            "it holds checkpoints, but no final weights; continue its run with --resume_from_checkpoint auto, or give "
-            "one of the checkpoints"
-        )
+        return "it holds checkpoints, but no final weights; continue its run, or give one of the checkpoints"
     held = ", ".join(sorted(path.name for path in folder.iterdir())[:20]) or "nothing"
     missing = [CONFIG_NAME] * (not (folder / CONFIG_NAME).is_file()) + ["weights"] * (not weights)
     return (

@@ -367,8 +367,7 @@ def _decoded(content: bytes) -> io.TextIOWrapper:
 
 def _header(source: str, content: bytes, delimiter: str, quoted: bool) -> list[str]:
     """The names of the columns; UserError if there are none, or the only name is several with another separator."""
-    lines = _decoded(content)
-    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    reader = csv.reader(_decoded(content), delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     header = [] if utf_16 else next(reader, [])
     other = next((mark for mark in SEPARATORS if len(header) == 1 and mark != delimiter and mark in header[0]), None)

@@ -158,7 +158,6 @@ def test_bad_configs_are_refused(changes, message):
         ({"input_ids": torch.ones(1, 2).long(), "encoder_hidden_states": torch.ones(1, 2, 24)}, "no cross-attention"),
         ({"input_ids": torch.ones(1, 2).long(), "past_key_values": ()}, "expected no key-value cache"),
         ({"input_ids": torch.ones(1, 2).long(), "use_cache": True}, "expected no key-value cache"),
-        ({"input_ids": torch.ones(1, 2).long(), "unpad_inputs": "Auto"}, 'unpad_inputs as .* or "auto", got .Auto'),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):

@@ -188,11 +188,7 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
 def _examples(
     args: GlueArguments, task: Task | None, trained: TrainedFor, split: str, read: Read, training: bool
 ) -> Examples:
-    """The examples of a split.
-
-    Args:
-        training: whether there is a training split, which then says what the columns are.
-    """
+    """The examples of a split; with ``training``, a training split says what the columns are."""
     labelled = not split.startswith("test")
     if task:
         columns = task_columns(task, labelled)
