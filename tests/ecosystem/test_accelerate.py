@@ -44,7 +44,7 @@ def test_a_network_without_weights_is_filled_and_dispatched(
         difference = largest_difference(model(**batch).logits, expected)
     assert ("unpadded" in fast_paths) == unpad
     record_property("largest difference", difference)
-    assert difference < 1e-6
+    assert difference < 1e-5
 
 
 @pytest.mark.tried("accelerate", '`device_map="auto"` with little memory: layers are offloaded to the disk')
