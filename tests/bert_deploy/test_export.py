@@ -348,6 +348,13 @@ def test_refused_in_one_line(model_of, torch_as_file, tmp_path, capsys, fields, 
     assert not (tmp_path / "out").exists()
 
 
+def test_weights_have_seven_bits_where_sums_of_eight_overflow(monkeypatch):
+    x86 = {"architecture": "x86_64"}
+    for found, expected in ((x86, False), (x86 | {"avx_vnni": True}, True), ({"architecture": "arm64"}, True)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found)
+        assert onnx_files.has_vnni() == expected
+
+
 # --- real files ------------------------------------------------------------------------------------------------------
 
 
