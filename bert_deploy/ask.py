@@ -201,16 +201,8 @@ def main(argv: list[str] | None = None) -> None:
     if bool(args.question) != bool(contexts) or (args.question and args.second_text):
         parser.error("give --question with --context or --context_file, or --text")
     config = checkpoint_config(args.model, "--model")
-    known = (BertForQuestionAnswering.__name__, BertForSequenceClassification.__name__, TAGGER.__name__)
-    trained = next((name for name in config.architectures or () if name in known), "")
-    if args.text and trained == known[0]:
-        parser.error(
-            "--text is for classifiers and taggers; this model answers questions: give --question and --context"
-        )
-    if args.question and trained in known[1:]:
-        parser.error("--question is for models of run_squad.py, and this is none; give --text")
     # Of run_glue.py --label_token last, the head has the same class.
-    tags = trained == TAGGER.__name__ and stored_facts(config).get("script") != "run_glue.py"
+    tags = TAGGER.__name__ in (config.architectures or ()) and stored_facts(config).get("script") != "run_glue.py"
     if tags and args.second_text:
         parser.error("--second_text is for models of pairs; leave it out")
     head = BertForQuestionAnswering if args.question else TAGGER if tags else BertForSequenceClassification

@@ -314,11 +314,13 @@ def names_in(opened: OpenedModel, text: str) -> Steps[list[TaggedSpan]]:
 
 def vector(opened: OpenedModel, text: str, cut: bool = False) -> Steps[np.ndarray]:
     """The mean (H,) over the vectors of the last layer, as ``extract_features.py --layers -1 --pooling mean``."""
-    row, outputs = row_of(opened, text, cut=cut), {}
-    if hasattr(opened.model, "base_model") or CHOICE not in opened.abilities:  # such a file takes rows of other shape
-        (outputs,) = yield Rows([row], encoder=True)
+    row = row_of(opened, text, cut=cut)
+    (outputs,) = yield Rows([row], encoder=True)
     if "last_hidden_state" not in outputs:
-        raise UserError("The exported file gives no vectors; bert-repro export --encoder_alone writes one that does.")
+        raise UserError(
+            f"The exported file gives no vectors, only {', '.join(outputs)}; bert-repro export --encoder_alone "
+            "writes one that does."
+        )
     return outputs["last_hidden_state"][: len(row["input_ids"])].mean(axis=0)
 
 

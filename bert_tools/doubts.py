@@ -156,11 +156,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a finished run with validation data, or a series of --folds")
     parser.add_argument("--all", action="store_true", help="rank all labels, not only those that are probably wrong")
     args = parser.parse_args(argv)
-    judged = judged_labels(args.folder)
-    for rows in judged:
-        if len({row.given for row in rows}) < 2:
-            print(f"warning: all rows are {rows[0].given!r}, which says nothing of other answers", file=sys.stderr)
-    found = [one for rows in judged if len({row.given for row in rows}) > 1 for one in doubts(rows)]
+    found: list[Doubt] = []
+    for rows in judged_labels(args.folder):
+        if len({row.given for row in rows}) > 1:
+            found += doubts(rows)
+        else:
+            print(f"warning: all rows are {rows[0].given!r}, so this label cannot be judged", file=sys.stderr)
     shown = sorted((one for one in found if args.all or one.probable), key=lambda one: (not one.probable, -one.doubt))
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(HEAD)

@@ -185,18 +185,6 @@ def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys,
     assert re.search(message, capsys.readouterr().err.splitlines()[-1])
 
 
-def test_texts_and_questions_are_for_models_of_their_own(tokenizer, tmp_path, capsys):
-    network(tokenizer).save_pretrained(tmp_path)
-    with pytest.raises(SystemExit):
-        ask.main(["--model", str(tmp_path), "--text", "a"])
-    assert "this model answers questions: give --question" in capsys.readouterr().err
-    for name in ("BertForSequenceClassification", "BertForTokenClassification"):
-        edit_json(tmp_path / "config.json", architectures=[name])
-        with pytest.raises(SystemExit):
-            ask.main(["--model", str(tmp_path), "--question", "who ?", "--context", CONTEXT])
-        assert "this is none; give --text" in capsys.readouterr().err
-
-
 def test_bfloat16_is_asked_for_and_rounds_the_network(tokenizer, tmp_path, capsys, monkeypatch):
     model = network(tokenizer)
     model.save_pretrained(tmp_path)

@@ -1,7 +1,5 @@
 """Networks of exported folders: they answer as torch does, and what cannot be served is refused with a sentence."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ import torch
 from bert_deploy import onnx_files, readings
 from bert_deploy.folder import open_folder
 from bert_deploy.onnx_files import FILES, ONNX
-from bert_training.inputs.flags.scripts import CHOICE
 from bert_training.networks.number_types import DTYPES
 from tests.bert_deploy.guesses import alone
 from tests.helpers.model_folders import save_model
@@ -55,11 +52,8 @@ def test_an_export_answers_as_its_model(folder, monkeypatch):
     assert as_export(folder, monkeypatch, name) == []
     opened = open_folder(str(folder), ONNX)
     assert alone(readings.verdict, opened, TEXT).record() == expected and opened.model.file == name
-    with pytest.raises(UserError, match=r"gives no vectors; .*--encoder_alone"):
+    with pytest.raises(UserError, match=r"gives no vectors, only logits; .*--encoder_alone"):
         alone(readings.vector, opened, TEXT)
-    monkeypatch.setattr(readings, "outputs_of", None)  # a file of multiple choice takes other rows
-    with pytest.raises(UserError, match="gives no vectors"):
-        alone(readings.vector, dataclasses.replace(opened, abilities=(CHOICE,)), TEXT)
 
 
 def test_the_file_in_eight_bits_is_taken_if_there_is_one(folder, monkeypatch):

@@ -70,7 +70,7 @@ def test_a_label_that_no_row_has_is_left_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doubts, "doubts", lambda rows: [doubts.Doubt(row, "not a", 0.5, True) for row in rows])
     doubts.main([str(tmp_path / "run")])
     said = capsys.readouterr()
-    assert said.err.startswith("warning: all rows are 'not rare', which says nothing of other answers\n")
+    assert said.err.startswith("warning: all rows are 'not rare', so this label cannot be judged\n")
     assert [line.split(",")[2] for line in said.out.splitlines()] == ["given", "a", "not a"]
 
 

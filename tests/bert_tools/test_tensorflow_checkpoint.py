@@ -37,6 +37,10 @@ def test_values_are_those_that_tensorflow_stored(folder):
     assert all(np.array_equal(tensors[name], first[name]) for name in first)
 
 
+def test_the_step_is_an_integer():
+    assert TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt").read("global_step") == 0
+
+
 def test_a_checkpoint_of_objects_is_refused():
     config = WRITTEN / "pretrained" / "bert_config.json"
     with pytest.raises(ValueError, match=r"expected variables of google-research/bert, found .* others"):

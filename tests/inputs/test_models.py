@@ -96,14 +96,6 @@ def test_a_folder_without_readable_weights_is_named_with_a_remedy(model, name):
         checkpoint_config(str(model), "--teacher")
 
 
-def test_a_run_that_has_not_ended_is_no_model(model):
-    (model / "checkpoint-3").mkdir()
-    checkpoint_config(str(model))
-    (model / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="it holds checkpoints, but no final weights; continue its run"):
-        checkpoint_config(str(model))
-
-
 def test_an_adapter_is_refused_also_beside_whole_weights(model):
     (model / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"it holds an adapter \(adapter_config\.json\), which changes another model"):

@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 
+from bert_training.record import Record
 from tests.helpers.repository import ROOT
 
 SCRIPTS = sorted(path.stem for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
@@ -23,3 +24,7 @@ def test_public_names_are_there_and_explained(module):
         assert inspect.getdoc(getattr(loaded, name)), name
     text = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
     assert module in text or module in SCRIPTS
+
+
+def test_a_record_has_what_is_promised():
+    assert set(Record.__dataclass_fields__) == {"facts", "results"}

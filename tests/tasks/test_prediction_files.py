@@ -47,6 +47,11 @@ def test_two_rows_with_one_id_are_refused(pair):
     assert f"; got '{pair[1]}', which file:2 has as well; correct it" in told
 
 
+def test_ids_that_differ_and_rows_without_ids_are_accepted():
+    check_ids(as_ids(["a", "A", "1", "01", "1.5", "a b", "ä", "1.0.0", 10, -1]), str, "id")
+    check_ids(["0", "1"], str, None)
+
+
 # --- run_glue.py -----------------------------------------------------------------------------------------
 
 ODD = ['"a\tb"', '"line\nbreak"', '"a\rb"', "a\u2028b", "", "q1"]
