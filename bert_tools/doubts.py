@@ -71,7 +71,7 @@ def judged_labels(folder: Path) -> list[list[Judged]]:
     """
     folds = sorted(folder.glob("fold-*"))
     if folds and not (folder / SUMMARY).is_file():
-        raise UserError(f"{folder}: expected a finished series, found no {SUMMARY}; give its command again")
+        raise UserError(f"{folder}: expected a finished series, found no {SUMMARY}; let it end first")
     runs = folds or [folder]
     if rows := [one for run in runs for one in _tagged_words(run)]:
         return [rows]

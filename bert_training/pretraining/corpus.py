@@ -132,8 +132,7 @@ class Corpus:
         if not self.shards:
             raise UserError(
                 f"{path}: holds no text: no document fell into this part, or the tokenizer knows no character of it; "
-                "delete the folder above it, and give more documents, with blank lines between them, or "
-                "--validation_file"
+                "give more documents, with blank lines between them, or --validation_file, and a new --output_dir"
             )
 
     @classmethod
